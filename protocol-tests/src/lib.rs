@@ -1,0 +1,1 @@
+//! Tests of kmirror against the embedded broker and real Apache Kafka.

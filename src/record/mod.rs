@@ -1,0 +1,35 @@
+//! A record batch as bytes: header view, patch, merge, rewrite, conversion of old formats, compression codecs.
+//!
+//! Everything here is a plain function over bytes: no I/O, no async, no logging, no clock. Bytes come from peers, so
+//! nothing here panics on them and nothing allocates by a count that they claim.
+//!
+//! The formats are those of Kafka's `DefaultRecordBatch` (magic 2, KIP-98) and `LegacyRecord` (magic 0 and 1).
+
+mod error;
+mod header;
+
+pub use error::Error;
+pub use header::{
+    Attributes, BatchHeader, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE,
+    PREFIX_BYTES, TimestampType,
+};
+
+/// Who appends a batch, and where in that producer's sequence it stands (KIP-98).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerIdentity {
+    /// The id that the target's coordinator gave out, or [`NO_PRODUCER_ID`].
+    pub producer_id: i64,
+    /// Its epoch, or [`NO_PRODUCER_EPOCH`].
+    pub producer_epoch: i16,
+    /// Sequence number of the first record, or [`NO_SEQUENCE`].
+    pub base_sequence: i32,
+}
+
+impl ProducerIdentity {
+    /// A batch without idempotence.
+    pub const NONE: ProducerIdentity = ProducerIdentity {
+        producer_id: NO_PRODUCER_ID,
+        producer_epoch: NO_PRODUCER_EPOCH,
+        base_sequence: NO_SEQUENCE,
+    };
+}
