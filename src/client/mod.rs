@@ -1,1 +1,13 @@
-//! client
+//! What one Kafka cluster looks like from outside: metadata, leaders, fetch and produce lanes, groups, admin.
+//!
+//! This room does not know that there are two clusters, and owns no producer epoch or sequence.
+
+mod lane;
+mod settings;
+
+pub use lane::{
+    AbortedTransaction, FetchCommand, FetchEvent, FetchPartition, Fetched, FetchedBatch, PartitionKey,
+    ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, RecordError, TargetKey,
+    TargetTopic,
+};
+pub use settings::{FetchSettings, HostPort, IsolationLevel, ProduceSettings, Settings};

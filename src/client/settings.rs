@@ -1,0 +1,120 @@
+//! What a client of one cluster needs to know, with Kafka's own defaults.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::net;
+
+/// Settings of everything that talks to one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The cluster's alias, for messages.
+    pub alias: Arc<str>,
+    /// `bootstrap.servers`, at least one.
+    pub bootstrap_servers: Vec<HostPort>,
+    /// `metadata.max.age.ms`.
+    pub metadata_max_age: Duration,
+    /// `retry.backoff.ms`, grown to `retry.backoff.max.ms` (KIP-580).
+    pub retry_backoff: net::Backoff,
+    /// `default.api.timeout.ms`: how long a control-plane call is tried in all.
+    pub default_api_timeout: Duration,
+    /// Its connections.
+    pub net: net::Settings,
+}
+
+impl Settings {
+    /// Kafka's defaults for a cluster.
+    pub fn new(alias: &str, bootstrap_servers: Vec<HostPort>) -> Settings {
+        Settings {
+            alias: Arc::from(alias),
+            bootstrap_servers,
+            metadata_max_age: Duration::from_millis(300_000),
+            retry_backoff: net::Backoff::millis(100, 1_000),
+            default_api_timeout: Duration::from_millis(60_000),
+            net: net::Settings::default(),
+        }
+    }
+}
+
+/// A host name or address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// Name, IPv4 address or IPv6 address without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// `isolation.level` of a fetch (KIP-98).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolationLevel {
+    /// Everything up to the high watermark, aborted records too.
+    ReadUncommitted,
+    /// Up to the last stable offset, with the list of aborted transactions.
+    ReadCommitted,
+}
+
+/// How a fetch lane fetches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchSettings {
+    /// `isolation.level`.
+    pub isolation_level: IsolationLevel,
+    /// `fetch.min.bytes`.
+    pub fetch_min_bytes: i32,
+    /// `fetch.max.bytes`: one response; it is streamed, so this is not memory.
+    pub fetch_max_bytes: i32,
+    /// `max.partition.fetch.bytes`, to start with; raised above the largest batch seen.
+    pub max_partition_fetch_bytes: i32,
+    /// `fetch.max.wait.ms`.
+    pub fetch_max_wait: Duration,
+    /// `client.rack` (KIP-392); empty for none.
+    pub client_rack: String,
+    /// The largest single batch that is read.
+    pub batch_bytes_max: usize,
+}
+
+impl Default for FetchSettings {
+    fn default() -> FetchSettings {
+        FetchSettings {
+            isolation_level: IsolationLevel::ReadUncommitted,
+            fetch_min_bytes: 1,
+            fetch_max_bytes: 16 * 1024 * 1024,
+            max_partition_fetch_bytes: 4 * 1024 * 1024,
+            fetch_max_wait: Duration::from_millis(500),
+            client_rack: String::new(),
+            batch_bytes_max: 128 * 1024 * 1024,
+        }
+    }
+}
+
+/// How a produce lane produces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProduceSettings {
+    /// How long the broker may wait for its followers before it answers.
+    pub ack_timeout: Duration,
+    /// `max.request.size`: the most bytes in one request.
+    pub max_request_bytes: usize,
+    /// The most requests in flight on one connection.
+    pub max_in_flight_requests: usize,
+}
+
+impl Default for ProduceSettings {
+    fn default() -> ProduceSettings {
+        ProduceSettings {
+            ack_timeout: Duration::from_millis(30_000),
+            max_request_bytes: 1024 * 1024,
+            max_in_flight_requests: 5,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What a replicator says of itself: plain values, made on demand by the flows' owners and rendered by `observe`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Everything at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicatorStatus {
+    /// Milliseconds since the Unix epoch.
+    pub now_ms: i64,
+    /// `kmirror.memory.budget` and what of it is in use, in bytes.
+    pub budget_bytes: u64,
+    /// Bytes of batches alive.
+    pub budget_used_bytes: u64,
+    /// One for each flow.
+    pub flows: Vec<FlowStatus>,
+}
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub struct FlowStatus {
+    /// Alias of the source.
+    pub source: Arc<str>,
+    /// Alias of the target.
+    pub target: Arc<str>,
+    /// Where it stands.
+    pub state: FlowState,
+    /// Partitions by (source topic, partition).
+    pub partitions: BTreeMap<(Arc<str>, i32), PartitionStatus>,
+    /// Topics that cannot be replicated now, with the reason.
+    pub failed_topics: BTreeMap<Arc<str>, String>,
+    /// Records refused, gaps and other events worth keeping, newest last; bounded.
+    pub events: Vec<Event>,
+    /// Connections to brokers, by (cluster alias, broker id).
+    pub brokers: BTreeMap<(Arc<str>, i32), BrokerStatus>,
+    /// The last error of the flow as a whole.
+    pub last_error: Option<String>,
+}
+
+/// Where a flow stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowState {
+    /// Reading metadata and positions.
+    Starting,
+    /// MirrorMaker's own group has members; nothing is written.
+    WaitingForMirrorMaker {
+        /// The group.
+        group: String,
+        /// Its members.
+        members: usize,
+    },
+    /// Another kmirror writes this flow; this one takes over when it is gone.
+    Standby,
+    /// Replicating.
+    Running,
+    /// Draining what is in flight.
+    Stopping,
+    /// Ended in order.
+    Stopped,
+    /// Cannot go on, with the reason.
+    Failed(String),
+}
+
+/// One source partition.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionStatus {
+    /// Topic on the target.
+    pub remote_topic: Arc<str>,
+    /// `None` while it is replicated, else why it is not.
+    pub stopped: Option<Stopped>,
+    /// Source offset that follows the last record known to be on the target; `None` before the first.
+    pub position: Option<i64>,
+    /// Target offset that follows it.
+    pub downstream: Option<i64>,
+    /// Of the source partition.
+    pub high_watermark: Option<i64>,
+    /// Of the source partition.
+    pub last_stable_offset: Option<i64>,
+    /// Of the source partition.
+    pub log_start_offset: Option<i64>,
+    /// Since when the last stable offset stands before the high watermark, in ms since the epoch (read_committed).
+    pub blocked_by_transaction_since_ms: Option<i64>,
+    /// Largest record timestamp that is on the target, in ms.
+    pub replicated_timestamp_ms: Option<i64>,
+    /// Counters since the start of the process.
+    pub counters: Counters,
+}
+
+impl PartitionStatus {
+    /// Source offsets still to be copied: up to the last stable offset when that is what is read.
+    pub fn lag(&self) -> Option<i64> {
+        let end = self.last_stable_offset.or(self.high_watermark)?;
+        Some((end - self.position?).max(0))
+    }
+}
+
+/// Why a partition is not replicated now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// A short fixed word for metrics, such as `oversize` or `source_reset`.
+    pub reason: &'static str,
+    /// The whole story: cluster, topic, partition, offset, what was expected, what to do.
+    pub message: String,
+    /// Since when, in ms since the epoch.
+    pub since_ms: i64,
+    /// When it is tried again; `None` needs a person.
+    pub retry_ms: Option<i64>,
+}
+
+/// What was done, by partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records acknowledged by the target.
+    pub records: u64,
+    /// Bytes of source batches acknowledged.
+    pub bytes: u64,
+    /// Source batches that went verbatim.
+    pub batches_verbatim: u64,
+    /// Source batches that were merged with neighbours.
+    pub batches_merged: u64,
+    /// Source batches that were rewritten, by reason: see [`RewriteReason`].
+    pub batches_rewritten: [u64; RewriteReason::ALL.len()],
+    /// Control and aborted batches left out.
+    pub batches_skipped: u64,
+    /// Records left out by policy.
+    pub records_skipped: u64,
+    /// Produce requests that had to be sent again for this partition.
+    pub resends: u64,
+}
+
+/// Why a batch cannot go verbatim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RewriteReason {
+    /// Offsets without records, after compaction.
+    Holes,
+    /// The position lies inside the batch.
+    MidBatch,
+    /// Magic 0 or 1.
+    OldFormat,
+    /// Records carry the time of their append at the source.
+    LogAppendTime,
+    /// Larger than the target takes.
+    Oversize,
+    /// Another codec is asked for.
+    Codec,
+}
+
+impl RewriteReason {
+    /// All of them, in the order of [`Counters::batches_rewritten`].
+    pub const ALL: [RewriteReason; 6] = [
+        RewriteReason::Holes,
+        RewriteReason::MidBatch,
+        RewriteReason::OldFormat,
+        RewriteReason::LogAppendTime,
+        RewriteReason::Oversize,
+        RewriteReason::Codec,
+    ];
+
+    /// The word for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            RewriteReason::Holes => "holes",
+            RewriteReason::MidBatch => "mid_batch",
+            RewriteReason::OldFormat => "old_format",
+            RewriteReason::LogAppendTime => "log_append_time",
+            RewriteReason::Oversize => "oversize",
+            RewriteReason::Codec => "codec",
+        }
+    }
+}
+
+/// Something that a person may have to know later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, in ms since the epoch.
+    pub at_ms: i64,
+    /// Source topic.
+    pub topic: Arc<str>,
+    /// Partition.
+    pub partition: i32,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Source offsets `from..to` were gone before they could be read, or lie in a log that was replaced.
+    Gap {
+        /// First offset that is missing.
+        from: i64,
+        /// First offset that is there again.
+        to: i64,
+        /// Why.
+        reason: String,
+    },
+    /// A record was left out by policy.
+    Skipped {
+        /// Its source offset.
+        offset: i64,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A connection to a broker.
+#[derive(Clone, Debug, Default)]
+pub struct BrokerStatus {
+    /// Connected now.
+    pub connected: bool,
+    /// Times the connection was lost.
+    pub disconnects: u64,
+    /// The last reason.
+    pub last_error: Option<String>,
+    /// Time that the broker asked us to wait, in ms.
+    pub throttle_ms: u64,
+}
