@@ -50,4 +50,14 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
+    /// A whole batch or record is larger than allowed.
+    #[error("a {what} of {size_bytes} bytes is over the limit of {limit_bytes}")]
+    OverLimit {
+        /// What is too large.
+        what: &'static str,
+        /// Its size in bytes.
+        size_bytes: usize,
+        /// The limit in bytes.
+        limit_bytes: usize,
+    },
 }

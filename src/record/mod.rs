@@ -5,14 +5,22 @@
 //!
 //! The formats are those of Kafka's `DefaultRecordBatch` (magic 2, KIP-98) and `LegacyRecord` (magic 0 and 1).
 
+mod clmul;
+mod crc;
 mod error;
 mod header;
+mod patch;
+pub mod varint;
+mod walker;
 
+pub use crc::{Arithmetic, crc_change, crc32c};
 pub use error::Error;
 pub use header::{
     Attributes, BatchHeader, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE,
     PREFIX_BYTES, TimestampType,
 };
+pub use patch::{patch, patch_with, verify_crc};
+pub use walker::{ENTRY_FRONT_BYTES, Entry, Magic, next_entry};
 
 /// Who appends a batch, and where in that producer's sequence it stands (KIP-98).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
