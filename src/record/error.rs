@@ -42,6 +42,14 @@ pub enum Error {
         /// The library's words.
         reason: String,
     },
+    /// The library could not compress.
+    #[error("records cannot be compressed with {codec}: {reason}")]
+    Compress {
+        /// The codec's name.
+        codec: &'static str,
+        /// The library's words.
+        reason: String,
+    },
     /// Decompressed records would be larger than allowed.
     #[error("{codec} data is larger than {limit} bytes when decompressed")]
     TooLarge {

@@ -5,14 +5,21 @@
 //!
 //! The formats are those of Kafka's `DefaultRecordBatch` (magic 2, KIP-98) and `LegacyRecord` (magic 0 and 1).
 
+mod builder;
 mod clmul;
+mod codec;
 mod crc;
 mod error;
 mod header;
 mod patch;
+mod records;
+#[cfg(test)]
+mod testing;
 pub mod varint;
 mod walker;
 
+pub use builder::{BatchBuilder, BatchOptions, RecordData};
+pub use codec::{compress, decompress};
 pub use crc::{Arithmetic, crc_change, crc32c};
 pub use error::Error;
 pub use header::{
@@ -20,6 +27,7 @@ pub use header::{
     PREFIX_BYTES, TimestampType,
 };
 pub use patch::{patch, patch_with, verify_crc};
+pub use records::{Header, Headers, OpenBatch, Record, Records};
 pub use walker::{ENTRY_FRONT_BYTES, Entry, Magic, next_entry};
 
 /// Who appends a batch, and where in that producer's sequence it stands (KIP-98).

@@ -91,7 +91,6 @@ pub(super) fn put_identity(header: &mut [u8; HEADER_BYTES], identity: ProducerId
     header[53..57].copy_from_slice(&identity.base_sequence.to_be_bytes());
 }
 
-#[cfg(test)]
 /// Writes the checksum that the bytes of a whole batch give.
 pub(super) fn seal(batch: &mut [u8]) {
     let crc = crc32c(&batch[CHECKED_FROM..]);
