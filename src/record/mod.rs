@@ -13,6 +13,7 @@ mod error;
 mod header;
 mod patch;
 mod records;
+mod rewrite;
 #[cfg(test)]
 mod testing;
 pub mod varint;
@@ -28,6 +29,7 @@ pub use header::{
 };
 pub use patch::{patch, patch_with, verify_crc};
 pub use records::{Header, Headers, OpenBatch, Record, Records};
+pub use rewrite::{Piece, RewriteSettings, Rewritten, Segment, rewrite};
 pub use walker::{ENTRY_FRONT_BYTES, Entry, Magic, next_entry};
 
 /// Who appends a batch, and where in that producer's sequence it stands (KIP-98).

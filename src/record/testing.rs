@@ -6,8 +6,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::{
-    Attributes, BatchBuilder, BatchHeader, BatchOptions, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID, NO_SEQUENCE, OpenBatch, RecordData,
+    Attributes, BatchHeader, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, OpenBatch,
+    RecordData,
 };
 
 /// Up to `count_max` records, at least one: nulls, empties, odd bytes, repeated headers, timestamps of all kinds.
