@@ -113,6 +113,12 @@ impl BatchBuilder {
         }
     }
 
+    /// A batch of `record_count` records that stand encoded, at dense offsets, in `bytes` behind room for the header.
+    /// The options name both timestamps.
+    pub(super) fn of_encoded(options: BatchOptions, bytes: Vec<u8>, record_count: i32) -> BatchBuilder {
+        BatchBuilder { bytes, record_count, next_offset_delta: record_count, ..BatchBuilder::new(options) }
+    }
+
     /// Makes room for records of `bytes` in all.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);

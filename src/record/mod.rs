@@ -11,6 +11,7 @@ mod codec;
 mod crc;
 mod error;
 mod header;
+mod merge;
 mod patch;
 mod records;
 mod rewrite;
@@ -27,6 +28,7 @@ pub use header::{
     Attributes, BatchHeader, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE,
     PREFIX_BYTES, TimestampType,
 };
+pub use merge::{MergeSize, Merged, can_merge, merge, merge_compressed};
 pub use patch::{patch, patch_with, verify_crc};
 pub use records::{Header, Headers, OpenBatch, Record, Records};
 pub use rewrite::{Piece, RewriteSettings, Rewritten, Segment, rewrite};

@@ -1,0 +1,389 @@
+//! One batch out of several that wait for the same partition anyway.
+//!
+//! A broker's work is per batch, and a produce request takes one batch per partition (KIP-98): small neighbours cost
+//! the target most of all. Uncompressed ones are merged by copying the bodies of their records and writing three
+//! numbers of each anew: length, timestamp delta (the base timestamp is the first batch's) and offset delta. Compressed
+//! ones have these numbers inside the compressed stream and cost a round through the codec.
+//!
+//! Attributes are treated as in a patch: the codec stays, all else goes. The checksums of the parts are verified while
+//! they are at hand, because the new one would hide damage; offset deltas must count up from 0, because brokers do not
+//! check them and would lose records.
+
+use bytes::Bytes;
+
+use super::builder::{BatchBuilder, BatchOptions};
+use super::patch::verify_crc;
+use super::records::{OpenBatch, check_no_rest, take_framed};
+use super::varint::{
+    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, take_varint, take_varlong, varint_bytes, varlong_bytes,
+    write_varint, write_varlong,
+};
+use super::{BatchHeader, Codec, Error, HEADER_BYTES};
+
+/// A record of one byte for each field.
+const RECORD_BYTES_MIN: usize = 7;
+/// Length, attributes, timestamp delta, offset delta, and what rounds it up for fixed-size copies.
+const RECORD_FRONT_BYTES: usize = 24;
+const _: () = assert!(2 * VARINT_BYTES_MAX + VARLONG_BYTES_MAX < RECORD_FRONT_BYTES);
+
+/// Several batches as one: base offset 0, dense, no producer, CreateTime, checksum right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// The whole batch.
+    pub batch: Bytes,
+    /// Its records: those of the parts, in order.
+    pub record_count: i32,
+    /// Largest timestamp in milliseconds.
+    pub max_timestamp: i64,
+}
+
+/// Whether two batches may stand in one: same codec and timestamp type, all records there, no markers.
+pub fn can_merge(a: &BatchHeader, b: &BatchHeader) -> bool {
+    is_mergeable(a)
+        && is_mergeable(b)
+        && a.attributes.codec().is_ok_and(|codec| Ok(codec) == b.attributes.codec())
+        && a.attributes.timestamp_type() == b.attributes.timestamp_type()
+}
+
+fn is_mergeable(header: &BatchHeader) -> bool {
+    // Room is reserved by the count, so the count must be one that the bytes can hold.
+    let holds_count = header.attributes.codec() != Ok(Codec::None)
+        || header.record_count as usize <= (header.size_bytes - HEADER_BYTES) / RECORD_BYTES_MIN;
+    header.is_dense() && !header.attributes.is_control() && holds_count
+}
+
+/// What a batch merged of some headers' batches takes at most, before anything is copied.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeSize {
+    first: BatchHeader,
+    record_count: i32,
+    bytes: usize,
+}
+
+impl MergeSize {
+    /// Starts with one batch.
+    pub fn of(first: &BatchHeader) -> MergeSize {
+        MergeSize { first: *first, record_count: first.record_count, bytes: first.size_bytes }
+    }
+
+    /// With one more batch, or `None` where the two may not be merged or offsets and lengths would overflow.
+    pub fn with(mut self, next: &BatchHeader) -> Option<MergeSize> {
+        if !can_merge(&self.first, next) {
+            return None;
+        }
+        self.record_count = self.record_count.checked_add(next.record_count)?;
+        let shift = next.base_timestamp.wrapping_sub(self.first.base_timestamp);
+        // A sum takes at most one group of bits more than its larger term, and a length at most one more than before.
+        let timestamp_growth = if shift == 0 { 0 } else { varlong_bytes(shift) };
+        let growth = timestamp_growth + varint_bytes(self.record_count);
+        self.bytes += next.size_bytes - HEADER_BYTES + next.record_count as usize * growth;
+        i32::try_from(self.bytes).ok().map(|_| self)
+    }
+
+    /// Bytes of the merged batch at most; before compression, if the parts are not compressed.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes
+    }
+
+    /// Records in all.
+    pub fn record_count(&self) -> i32 {
+        self.record_count
+    }
+}
+
+/// Merges uncompressed batches, each whole, patched or as the source stored it.
+pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
+    let headers = headers_of(batches)?;
+    let size = size_of(&headers)?;
+    if size.first.attributes.codec()? != Codec::None {
+        return Err(Error::Invalid {
+            what: "compression codec",
+            value: i64::from(size.first.attributes.codec()?.bits()),
+            rule: "is not none, which merging by copying needs",
+        });
+    }
+    let mut merger = Merger::new(&size, size.bytes_max());
+    for (header, batch) in headers.iter().zip(batches) {
+        verify_crc(batch)?;
+        merger.append(header, &batch[HEADER_BYTES..])?;
+    }
+    merger.finish(Codec::None)
+}
+
+/// Merges batches of one codec by decompressing and compressing their records: for worker threads. Records of more than
+/// `decompressed_bytes_max` in all are an error.
+pub fn merge_compressed(batches: &[Bytes], decompressed_bytes_max: usize) -> Result<Merged, Error> {
+    let size = size_of(&headers_of(batches)?)?;
+    let compressed_bytes: usize = batches.iter().map(Bytes::len).sum();
+    let mut merger = Merger::new(&size, compressed_bytes.saturating_mul(3).min(decompressed_bytes_max));
+    let mut bytes_left = decompressed_bytes_max;
+    for batch in batches {
+        let batch = OpenBatch::open(batch, bytes_left)?;
+        bytes_left -= batch.records.len();
+        merger.append(&batch.header, &batch.records)?;
+    }
+    merger.finish(size.first.attributes.codec()?)
+}
+
+fn headers_of(batches: &[Bytes]) -> Result<Vec<BatchHeader>, Error> {
+    batches.iter().map(|batch| BatchHeader::parse(batch)).collect()
+}
+
+fn size_of(headers: &[BatchHeader]) -> Result<MergeSize, Error> {
+    let (first, others) = headers.split_first().ok_or(Error::Invalid {
+        what: "number of batches to merge",
+        value: 0,
+        rule: "is less than 1",
+    })?;
+    let unfit = Error::Invalid {
+        what: "batch to merge",
+        value: first.base_offset,
+        rule: "has holes, markers, or another codec or timestamp type than its neighbours, or is too large",
+    };
+    if !can_merge(first, first) {
+        return Err(unfit);
+    }
+    others.iter().try_fold(MergeSize::of(first), |size, next| size.with(next)).ok_or(unfit)
+}
+
+/// A merged batch under construction.
+struct Merger {
+    /// Room for the header, then records.
+    bytes: Vec<u8>,
+    base_timestamp: i64,
+    max_timestamp: i64,
+    record_count: i32,
+}
+
+impl Merger {
+    fn new(size: &MergeSize, capacity: usize) -> Merger {
+        let mut bytes = Vec::with_capacity(capacity + RECORD_FRONT_BYTES);
+        bytes.resize(HEADER_BYTES, 0);
+        Merger { bytes, base_timestamp: size.first.base_timestamp, max_timestamp: i64::MIN, record_count: 0 }
+    }
+
+    /// Copies the records of one part. This is the loop that must be fast.
+    fn append(&mut self, header: &BatchHeader, mut records: &[u8]) -> Result<(), Error> {
+        let first = self.record_count;
+        for expected in 0..header.record_count {
+            let mut record = take_framed(&mut records, "record")?;
+            let Some((&attributes, rest)) = record.split_first() else {
+                return Err(Error::Truncated { what: "record attributes", needed: 1, available: 0 });
+            };
+            record = rest;
+            let delta = take_varlong(&mut record, "timestamp delta")?;
+            let offset_delta = take_varint(&mut record, "offset delta")?;
+            if offset_delta != expected {
+                return Err(out_of_order(offset_delta));
+            }
+            let timestamp = header.base_timestamp.wrapping_add(delta);
+            self.max_timestamp = self.max_timestamp.max(timestamp);
+            let delta = timestamp.wrapping_sub(self.base_timestamp);
+            self.put(attributes, delta, first + expected, record);
+        }
+        self.record_count += header.record_count;
+        check_no_rest(records)
+    }
+
+    #[inline]
+    fn put(&mut self, attributes: u8, timestamp_delta: i64, offset_delta: i32, body: &[u8]) {
+        let inner = 1 + varlong_bytes(timestamp_delta) + varint_bytes(offset_delta) + body.len();
+        let mut front = [0; RECORD_FRONT_BYTES];
+        // Bounded by the batch's size, which `MergeSize` holds within 31 bits.
+        let mut used = write_varint(inner as i32, &mut front);
+        front[used] = attributes;
+        used += 1;
+        used += write_varlong(timestamp_delta, &mut front[used..]);
+        used += write_varint(offset_delta, &mut front[used..]);
+        // A copy of fixed size is a few moves, one of `used` bytes a call.
+        let end = self.bytes.len() + used;
+        self.bytes.extend_from_slice(&front);
+        self.bytes.truncate(end);
+        self.bytes.extend_from_slice(body);
+    }
+
+    fn finish(self, codec: Codec) -> Result<Merged, Error> {
+        let record_count = self.record_count;
+        let max_timestamp = self.max_timestamp;
+        let options = BatchOptions {
+            base_timestamp: Some(self.base_timestamp),
+            max_timestamp: Some(max_timestamp),
+            ..BatchOptions::new(codec)
+        };
+        let batch = BatchBuilder::of_encoded(options, self.bytes, record_count).build()?;
+        Ok(Merged { batch, record_count, max_timestamp })
+    }
+}
+
+#[cold]
+fn out_of_order(offset_delta: i32) -> Error {
+    Error::Invalid {
+        what: "offset delta",
+        value: i64::from(offset_delta),
+        rule: "does not count up from 0 record by record",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_records, open, records_of};
+    use super::super::{Attributes, ProducerIdentity, RecordData, patch};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn batch(options: BatchOptions, records: &[RecordData]) -> Bytes {
+        let mut builder = BatchBuilder::new(options);
+        for record in records {
+            builder.push(record).unwrap();
+        }
+        builder.build().unwrap()
+    }
+
+    fn header(batch: &Bytes) -> BatchHeader {
+        BatchHeader::parse(batch).unwrap()
+    }
+
+    fn at(timestamp: i64) -> RecordData {
+        RecordData {
+            timestamp,
+            key: Some("key".into()),
+            value: Some("value".into()),
+            ..RecordData::default()
+        }
+    }
+
+    #[test]
+    fn the_first_batchs_base_timestamp_is_everyones() {
+        let parts = [&[at(1_000), at(900)][..], &[at(5_000)], &[at(-1), at(1_790_000_000_000)]]
+            .map(|records| batch(BatchOptions::new(Codec::None), records));
+        let merged = merge(&parts).unwrap();
+        assert_eq!((merged.record_count, merged.max_timestamp), (5, 1_790_000_000_000));
+        let opened = open(&merged.batch);
+        assert!(opened.header.is_dense());
+        assert_eq!((opened.header.base_timestamp, opened.header.max_timestamp), (1_000, 1_790_000_000_000));
+        assert_eq!(
+            (opened.header.base_offset, opened.header.producer_id, opened.header.attributes.0),
+            (0, -1, 0)
+        );
+        let expected: Vec<RecordData> = parts.iter().flat_map(|part| records_of(&open(part))).collect();
+        assert_eq!(records_of(&opened), expected);
+    }
+
+    #[test]
+    fn only_whole_batches_of_one_kind_can_be_merged() {
+        let plain = header(&batch(BatchOptions::new(Codec::None), &[at(1), at(2)]));
+        let with = |attributes: i16| BatchHeader { attributes: Attributes(attributes), ..plain };
+        assert!(can_merge(&plain, &plain));
+        assert!(can_merge(&plain, &with(Attributes::TRANSACTIONAL | Attributes::DELETE_HORIZON)));
+        assert!(can_merge(&with(3), &with(3)));
+        for other in [
+            with(3),
+            with(7),
+            with(Attributes::CONTROL),
+            with(Attributes::LOG_APPEND_TIME),
+            BatchHeader { last_offset_delta: 2, ..plain },
+            BatchHeader { record_count: 0, last_offset_delta: 0, ..plain },
+            BatchHeader { record_count: 1 << 30, last_offset_delta: (1 << 30) - 1, ..plain },
+        ] {
+            assert!(!can_merge(&plain, &other) && !can_merge(&other, &plain), "{other:?}");
+        }
+        assert!(!can_merge(&with(7), &with(7)));
+    }
+
+    /// Brokers take wrong inner deltas of an uncompressed batch: the records would be lost.
+    #[test]
+    fn inner_offset_deltas_that_do_not_count_up_are_refused() {
+        let mut builder =
+            BatchBuilder::new(BatchOptions { last_offset_delta: Some(2), ..BatchOptions::new(Codec::None) });
+        for delta in [0, 2] {
+            builder.push_at(delta, &at(1)).unwrap();
+        }
+        let mut wrong = builder.build().unwrap().to_vec();
+        wrong[23..27].copy_from_slice(&1_i32.to_be_bytes());
+        super::super::patch::seal(&mut wrong);
+        let error = merge(&[wrong.into()]).unwrap_err();
+        assert!(matches!(error, Error::Invalid { what: "offset delta", value: 2, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_count_that_is_not_the_records_is_refused() {
+        for count in [1_i32, 3] {
+            let mut wrong = batch(BatchOptions::new(Codec::None), &[at(1), at(2)]).to_vec();
+            wrong[57..61].copy_from_slice(&count.to_be_bytes());
+            wrong[23..27].copy_from_slice(&(count - 1).to_be_bytes());
+            super::super::patch::seal(&mut wrong);
+            assert!(merge(&[wrong.into()]).is_err(), "{count}");
+        }
+    }
+
+    #[test]
+    fn damage_is_found_before_it_is_sealed_again() {
+        let part = batch(BatchOptions::new(Codec::None), &[at(1)]);
+        let mut damaged = part.to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(matches!(merge(&[part, damaged.into()]), Err(Error::Crc { .. })));
+    }
+
+    #[test]
+    fn compressed_parts_need_the_other_way_and_stay_within_its_cap() {
+        let part = batch(BatchOptions::new(Codec::Lz4), &[at(1), at(2)]);
+        let bytes = open(&part).records.len();
+        assert!(merge(std::slice::from_ref(&part)).is_err());
+        assert!(merge(&[]).is_err());
+        assert!(merge_compressed(&[part.clone(), part.clone()], 2 * bytes).is_ok());
+        assert!(merge_compressed(&[part.clone(), part], 2 * bytes - 1).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn a_merged_batch_has_all_records_in_order(
+            parts in prop::collection::vec(any_records(6), 1..6),
+            codec in 0_i16..5,
+            base_offset in 0_i64..1_000,
+            patched: bool,
+        ) {
+            let codec = Codec::from_bits(codec).unwrap();
+            let identity = ProducerIdentity { producer_id: 5, producer_epoch: 0, base_sequence: 3 };
+            let options = BatchOptions { base_offset, identity, ..BatchOptions::new(codec) };
+            let mut batches: Vec<Bytes> = parts.iter().map(|records| batch(options, records)).collect();
+            if patched {
+                for batch in &mut batches {
+                    let header = patch(batch, batch.len(), ProducerIdentity::NONE).unwrap();
+                    *batch = [&header[..], &batch[HEADER_BYTES..]].concat().into();
+                }
+            }
+            let size = batches[1..]
+                .iter()
+                .try_fold(MergeSize::of(&header(&batches[0])), |size, batch| size.with(&header(batch)))
+                .unwrap();
+            let merged = merge_compressed(&batches, 1 << 20).unwrap();
+            if codec == Codec::None {
+                prop_assert_eq!(&merge(&batches).unwrap(), &merged);
+                prop_assert!(merged.batch.len() <= size.bytes_max());
+            }
+            let opened = open(&merged.batch);
+            let expected: Vec<RecordData> = parts.concat();
+            prop_assert!(opened.header.is_dense());
+            prop_assert_eq!(opened.header.attributes.0, codec.bits());
+            prop_assert_eq!(opened.header.record_count, size.record_count());
+            prop_assert_eq!(expected.iter().map(|r| r.timestamp).max(), Some(opened.header.max_timestamp));
+            prop_assert_eq!(records_of(&opened), expected);
+        }
+
+        #[test]
+        fn mutations_never_panic(records in any_records(4), at: prop::sample::Index, byte: u8) {
+            let part = batch(BatchOptions::new(Codec::None), &records);
+            let mut mutated = part.to_vec();
+            let at = at.index(part.len());
+            mutated[at] = byte;
+            super::super::patch::seal(&mut mutated);
+            let mutated = Bytes::from(mutated);
+            if let Ok(merged) = merge(&[part.clone(), mutated.clone()]) {
+                prop_assert_eq!(merged.record_count, 2 * records.len() as i32);
+            }
+            let _ = merge_compressed(&[part, mutated], 1 << 20);
+        }
+    }
+}
