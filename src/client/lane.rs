@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use uuid::Uuid;
 
-use crate::record::HEADER_BYTES;
+use crate::record::{HEADER_BYTES, Magic};
 
 /// A source partition in its flow's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,8 +117,8 @@ pub struct Fetched {
 pub struct FetchedBatch {
     /// Its bytes, a slice of the slab that they were read into.
     pub bytes: Bytes,
-    /// The magic byte.
-    pub magic: i8,
+    /// Its message format.
+    pub magic: Magic,
 }
 
 /// A transaction that was aborted: its producer's batches from `first_offset` up to its abort marker are not to be read.
@@ -166,6 +166,10 @@ impl ProduceBatch {
 pub struct ProduceRequest {
     /// The flow's number for it.
     pub id: u64,
+    /// The connection that it is meant for, as the last [`ProduceEvent::Connected`] numbered it. Without this, a request
+    /// sent before the flow hears of a disconnect could overtake the resends of what was lost: a target without
+    /// producer state takes any first sequence, and would then refuse the earlier ones for good.
+    pub connection: u64,
     /// The batches.
     pub batches: BTreeMap<(u32, i32), ProduceBatch>,
 }
@@ -179,11 +183,14 @@ pub enum ProduceCommand {
     Reconnect,
 }
 
-/// What a flow hears from a produce lane.
+/// What a flow hears from a produce lane. Each `Send` is heard of exactly once: `Answered`, in `Disconnected`, or `Dropped`.
 #[derive(Debug)]
 pub enum ProduceEvent {
     /// Connected and negotiated; nothing is in flight.
-    Connected,
+    Connected {
+        /// Number of this connection of the lane, counted up from 1; each request names it.
+        connection: u64,
+    },
     /// The answer to a request; a partition that the broker left out is answered as UNKNOWN_SERVER_ERROR.
     Answered {
         /// Which request.
@@ -199,6 +206,11 @@ pub enum ProduceEvent {
         lost: Vec<u64>,
         /// Why, with broker and step.
         reason: String,
+    },
+    /// The request was meant for an earlier connection (it crossed the news of its end); it was not sent.
+    Dropped {
+        /// Which request.
+        id: u64,
     },
 }
 
