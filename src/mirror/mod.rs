@@ -3,13 +3,14 @@
 //! Opens no socket and parses no file: it is given settings and clients of both clusters.
 
 mod filter;
+mod java_regex;
 mod policy;
 mod settings;
 pub mod status;
 
-pub use filter::{PatternError, PatternList};
-pub use policy::{PolicyKind, ReplicationPolicy};
+pub use filter::{MatchGivenUp, PatternError, PatternList};
+pub use policy::{Compat, PolicyKind, ReplicationPolicy, Selection, kmirror_topic, offsets_topic, selects};
 pub use settings::{
-    Batching, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset, OnOversize, OnSourceReset,
-    ProcessSettings, ReplicationFactor,
+    Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
+    OnOversize, OnSourceReset, ProcessSettings, ReplicationFactor, topics_exclude_default,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{PatternList, ReplicationPolicy};
+use super::{Compat, PatternList, ReplicationPolicy, offsets_topic};
 use crate::client::{self, FetchSettings, ProduceSettings};
 
 /// Everything that `kmirror run` does.
@@ -67,6 +67,60 @@ pub struct FlowSettings {
     pub fetch: FetchSettings,
     /// The target producer.
     pub produce: ProduceSettings,
+}
+
+/// `topics.exclude` where the file names none.
+pub fn topics_exclude_default(compat: Compat) -> &'static [&'static str] {
+    match compat {
+        Compat::V3_9 => &[".*[\\-\\.]internal", ".*\\.replica", "__.*"],
+        Compat::V4_3 | Compat::V4_4 => &["mm2.*\\.internal", ".*\\.replica", "__.*"],
+    }
+}
+
+/// `config.properties.exclude` where the file names none. MirrorMaker 4.3 means to exclude both timestamp limits, but
+/// names the broker's keys, which no topic has (KAFKA-20163); their topic keys are listed here as well.
+pub const CONFIG_PROPERTIES_EXCLUDE_DEFAULT: [&str; 10] = [
+    "follower\\.replication\\.throttled\\.replicas",
+    "leader\\.replication\\.throttled\\.replicas",
+    "message\\.timestamp\\.difference\\.max\\.ms",
+    "log\\.message\\.timestamp\\.before\\.max\\.ms",
+    "log\\.message\\.timestamp\\.after\\.max\\.ms",
+    "message\\.timestamp\\.before\\.max\\.ms",
+    "message\\.timestamp\\.after\\.max\\.ms",
+    "message\\.timestamp\\.type",
+    "unclean\\.leader\\.election\\.enable",
+    "min\\.insync\\.replicas",
+];
+
+impl FlowSettings {
+    /// MirrorMaker's defaults for a flow, but for `offset.flush.interval.ms`, which is 5 s here.
+    pub fn new(source: &str, target: &str) -> FlowSettings {
+        let list = |patterns: &[&str]| PatternList::new(patterns).expect("the defaults are valid patterns");
+        FlowSettings {
+            source: Arc::from(source),
+            target: Arc::from(target),
+            topics: list(&[".*"]),
+            topics_exclude: list(topics_exclude_default(Compat::default())),
+            policy: ReplicationPolicy::default(),
+            heartbeats_replication: true,
+            auto_offset_reset: OffsetReset::Earliest,
+            replication_factor: ReplicationFactor::Default(2),
+            offset_storage_replication_factor: ReplicationFactor::Default(3),
+            offset_storage_partitions: 25,
+            offset_storage_topic: offsets_topic(source),
+            worker_group_id: format!("{source}-mm2"),
+            refresh_topics_interval: Some(Duration::from_secs(600)),
+            config_properties_exclude: list(&CONFIG_PROPERTIES_EXCLUDE_DEFAULT),
+            use_defaults_from: DefaultsFrom::Target,
+            offset_flush_interval: Duration::from_secs(5),
+            on_source_reset: OnSourceReset::Stop,
+            on_oversize: OnOversize::Stop,
+            batching: Batching::Adaptive,
+            batching_compressed: CompressedBatching::Backlog,
+            fetch: FetchSettings::default(),
+            produce: ProduceSettings::default(),
+        }
+    }
 }
 
 /// `auto.offset.reset`.
