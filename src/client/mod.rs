@@ -5,9 +5,10 @@
 mod lane;
 mod settings;
 
+pub use crate::net::HostPort;
 pub use lane::{
     AbortedTransaction, FetchCommand, FetchEvent, FetchPartition, Fetched, FetchedBatch, PartitionKey,
     ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, RecordError, TargetKey,
     TargetTopic,
 };
-pub use settings::{FetchSettings, HostPort, IsolationLevel, ProduceSettings, Settings};
+pub use settings::{FetchSettings, IsolationLevel, ProduceSettings, Settings};

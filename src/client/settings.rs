@@ -1,10 +1,9 @@
 //! What a client of one cluster needs to know, with Kafka's own defaults.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::net;
+use crate::net::{self, HostPort};
 
 /// Settings of everything that talks to one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,25 +32,6 @@ impl Settings {
             retry_backoff: net::Backoff::millis(100, 1_000),
             default_api_timeout: Duration::from_millis(60_000),
             net: net::Settings::default(),
-        }
-    }
-}
-
-/// A host name or address, and a port.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostPort {
-    /// Name, IPv4 address or IPv6 address without brackets.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
         }
     }
 }

@@ -3,6 +3,18 @@
 //! The connection is a state machine, Dialing → ApiVersions → Authenticating → Ready ⇄ Reauthenticating. This room does
 //! not know what a topic is: it moves frames and hands out the version ranges that the broker offered.
 
+mod address;
+mod error;
+mod establish;
+mod frame;
+mod machine;
 mod settings;
+mod versions;
 
+pub use address::{BrokerAddress, HostPort, HostPortError};
+pub use error::{CloseReason, Error, Fault, Step};
+pub use establish::{Established, establish, establish_after};
+pub use frame::{SIZE_BYTES, decode_response, encode_request, peek_correlation_id};
+pub use machine::{Authenticating, Dialing, Machine, Negotiating, Purpose, Ready};
 pub use settings::{Backoff, DnsLookup, Security, Settings};
+pub use versions::{ApiVersions, negotiate};

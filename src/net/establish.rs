@@ -1,0 +1,144 @@
+//! Drives the connection machine: resolve, dial, exchange. Decides nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::address::{BrokerAddress, HostPort};
+use super::error::{Error, Step, reply_bytes_max};
+use super::frame::FrameReader;
+use super::machine::{Dialing, Machine, Purpose};
+use super::settings::Settings;
+use super::versions::ApiVersions;
+use crate::seam::{Seam, Socket};
+
+/// No broker's list of versions comes near this.
+const API_VERSIONS_BYTES_MAX: usize = 256 * 1024;
+
+/// A connection that is ready for requests. Its owner reads and writes the socket itself.
+#[derive(Debug)]
+pub struct Established {
+    /// The socket; nothing is left unread in it.
+    pub socket: Socket,
+    /// What the broker speaks.
+    pub versions: ApiVersions,
+    /// Who it is.
+    pub peer: BrokerAddress,
+    /// The first correlation id that is free.
+    pub next_correlation_id: i32,
+}
+
+/// Connects to a broker by name: all its addresses are tried, then the versions are asked for.
+///
+/// # Errors
+/// The error of the last address that was tried.
+pub async fn establish(
+    seam: &Seam,
+    settings: &Settings,
+    host: &str,
+    port: u16,
+) -> Result<Established, Error> {
+    establish_after(seam, settings, host, port, 0).await
+}
+
+/// As [`establish`], after `failures` failed ones in a row: the connection may take longer each time
+/// (`socket.connection.setup.timeout.max.ms`, KIP-601).
+///
+/// # Errors
+/// The error of the last address that was tried.
+pub async fn establish_after(
+    seam: &Seam,
+    settings: &Settings,
+    host: &str,
+    port: u16,
+    mut failures: u32,
+) -> Result<Established, Error> {
+    let broker = HostPort::new(host, port);
+    let addresses = resolve(seam, settings, &broker).await?;
+    let purpose = Purpose { broker, client_id: settings.client_id.clone(), security: settings.security };
+    let mut machine = Machine::Dialing(Dialing::start(purpose, addresses)?);
+    loop {
+        machine = match machine {
+            Machine::Dialing(dialing) => {
+                let broker = dialing.broker();
+                let limit = settings.connection_setup_timeout.delay(failures, seam.random());
+                match dial(seam, settings, &broker, limit).await {
+                    Ok(socket) => Machine::ApiVersions(dialing.connected(socket)),
+                    Err(error) => {
+                        failures = failures.saturating_add(1);
+                        Machine::Dialing(dialing.failed(error)?)
+                    }
+                }
+            }
+            Machine::ApiVersions(mut negotiating) => {
+                let (request, broker) = (negotiating.request()?, negotiating.broker().clone());
+                match exchange(settings, negotiating.connection(), &broker, &request).await {
+                    Ok(reply) => negotiating.received(reply)?,
+                    Err(error) => negotiating.failed(error)?,
+                }
+            }
+            Machine::Authenticating(authenticating) => authenticating.advance(),
+            Machine::Ready(ready) => {
+                return Ok(Established {
+                    peer: ready.versions.broker().clone(),
+                    socket: ready.connection,
+                    versions: ready.versions,
+                    next_correlation_id: ready.next_correlation_id,
+                });
+            }
+        }
+    }
+}
+
+async fn resolve(
+    seam: &Seam,
+    settings: &Settings,
+    broker: &HostPort,
+) -> Result<Vec<std::net::SocketAddr>, Error> {
+    let limit = settings.connection_setup_timeout.max;
+    let lookup = timeout(limit, seam.resolve(&broker.host, broker.port)).await;
+    let answer = lookup.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    answer.map_err(|source| Error::Resolve { broker: broker.clone(), source: Arc::new(source) })
+}
+
+async fn dial(
+    seam: &Seam,
+    settings: &Settings,
+    broker: &BrokerAddress,
+    limit: Duration,
+) -> Result<Socket, Error> {
+    match timeout(limit, seam.dial(broker.address, settings.socket)).await {
+        Ok(Ok(socket)) => Ok(socket),
+        Ok(Err(source)) => Err(Error::Dial { broker: broker.clone(), source: Arc::new(source) }),
+        Err(_) => Err(Error::DialTimeout { broker: broker.clone(), after: limit }),
+    }
+}
+
+/// One request and its reply; nothing else may be on the wire.
+async fn exchange(
+    settings: &Settings,
+    socket: &mut Socket,
+    broker: &BrokerAddress,
+    request: &Bytes,
+) -> Result<Bytes, Error> {
+    let step = Step::ApiVersions;
+    let bytes_max = reply_bytes_max(settings).min(API_VERSIONS_BYTES_MAX);
+    let after = settings.request_timeout;
+    let work = async {
+        socket.write_all(request).await.map_err(|error| Error::broken(broker, step, error))?;
+        let mut reader = FrameReader::new(bytes_max);
+        let reply = reader.read(socket).await.map_err(|error| error.into_error(broker, step, bytes_max))?;
+        if !reader.is_empty() {
+            let reason = "more than one reply came".to_owned();
+            return Err(Error::Undecodable { broker: broker.clone(), step, reason });
+        }
+        Ok(reply)
+    };
+    match timeout(after, work).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::RequestTimeout { broker: broker.clone(), step, after }),
+    }
+}
