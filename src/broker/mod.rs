@@ -1,1 +1,3 @@
-//! broker
+//! The embedded Kafka-compatible broker: in memory, for the demo, tests, benches and the simulation.
+
+pub mod log;
