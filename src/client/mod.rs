@@ -2,6 +2,7 @@
 //!
 //! This room does not know that there are two clusters, and owns no producer epoch or sequence.
 
+pub mod fetch;
 mod lane;
 mod settings;
 
