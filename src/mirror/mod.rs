@@ -2,11 +2,15 @@
 //!
 //! Opens no socket and parses no file: it is given settings and clients of both clusters.
 
+mod append;
 mod filter;
 mod java_regex;
+mod offset_map;
+mod plan;
 mod policy;
 mod settings;
 pub mod status;
+mod window;
 
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use policy::{Compat, PolicyKind, ReplicationPolicy, Selection, kmirror_topic, offsets_topic, selects};

@@ -153,7 +153,12 @@ pub(super) mod tests {
     use super::*;
     use crate::record::Attributes;
 
-    pub(crate) fn header(base_offset: i64, last_offset_delta: i32, record_count: i32, attributes: i16) -> BatchHeader {
+    pub(crate) fn header(
+        base_offset: i64,
+        last_offset_delta: i32,
+        record_count: i32,
+        attributes: i16,
+    ) -> BatchHeader {
         BatchHeader {
             base_offset,
             size_bytes: 1_000,
@@ -185,7 +190,11 @@ pub(super) mod tests {
         check(header(10, 4, 5, 0), 11, Plan::Rewrite(RewriteReason::MidBatch));
         check(header(10, 4, 5, 0x08), 10, Plan::Rewrite(RewriteReason::LogAppendTime));
         check(header(10, 4, 3, 0), 10, Plan::Rewrite(RewriteReason::Holes));
-        check(BatchHeader { size_bytes: 1_001, ..header(10, 4, 5, 0) }, 10, Plan::Rewrite(RewriteReason::Oversize));
+        check(
+            BatchHeader { size_bytes: 1_001, ..header(10, 4, 5, 0) },
+            10,
+            Plan::Rewrite(RewriteReason::Oversize),
+        );
     }
 
     /// A marker as a broker writes it: key version 0 and type, value of version and coordinator epoch.
@@ -203,7 +212,8 @@ pub(super) mod tests {
         ]);
         let mut filter = AbortedFilter::new(list.clone());
         assert!(filter.follows(&list) && !filter.follows(&Arc::from([])));
-        let mut judge = |header: BatchHeader, bytes: &[u8]| filter.judge(&header, bytes, IsolationLevel::ReadCommitted);
+        let mut judge =
+            |header: BatchHeader, bytes: &[u8]| filter.judge(&header, bytes, IsolationLevel::ReadCommitted);
         assert_eq!(judge(header(0, 3, 4, 0x10), &[]), Verdict::Visible, "an earlier, committed transaction");
         assert_eq!(judge(header(5, 3, 4, 0x10), &[]), Verdict::Aborted);
         assert_eq!(judge(header(9, 0, 1, 0), &[]), Verdict::Visible, "not transactional");
@@ -216,8 +226,12 @@ pub(super) mod tests {
 
     #[test]
     fn read_uncommitted_sees_everything_and_damaged_markers_are_no_abort() {
-        let mut filter = AbortedFilter::new(Arc::from([AbortedTransaction { producer_id: 7, first_offset: 0 }]));
-        assert_eq!(filter.judge(&header(0, 3, 4, 0x10), &[], IsolationLevel::ReadUncommitted), Verdict::Visible);
+        let mut filter =
+            AbortedFilter::new(Arc::from([AbortedTransaction { producer_id: 7, first_offset: 0 }]));
+        assert_eq!(
+            filter.judge(&header(0, 3, 4, 0x10), &[], IsolationLevel::ReadUncommitted),
+            Verdict::Visible
+        );
         for bytes in [&[][..], &[255; 70], &[0; 61], &[0; 63]] {
             assert!(!is_abort_marker(bytes));
         }

@@ -21,6 +21,7 @@ pub struct Window {
 #[derive(Debug)]
 struct Entry {
     next_offset: i64,
+    acked_to: Option<i64>,
     bytes: usize,
     downstream_next: Option<i64>,
     done: bool,
@@ -33,7 +34,14 @@ pub struct EntryId(u64);
 impl Window {
     /// Starts at an upstream position, with the downstream offset that belongs to it when that is known.
     pub fn new(position: i64, downstream: Option<i64>) -> Window {
-        Window { position, downstream, entries: VecDeque::new(), first_id: 0, bytes: 0, next_offset: position }
+        Window {
+            position,
+            downstream,
+            entries: VecDeque::new(),
+            first_id: 0,
+            bytes: 0,
+            next_offset: position,
+        }
     }
 
     /// The first upstream offset that is not known to be on the target.
@@ -63,7 +71,13 @@ impl Window {
 
     /// Takes offsets up to `next_offset` that have to be acknowledged.
     pub fn push(&mut self, next_offset: i64, bytes: usize) -> EntryId {
-        self.entries.push_back(Entry { next_offset, bytes, downstream_next: None, done: false });
+        self.entries.push_back(Entry {
+            next_offset,
+            acked_to: None,
+            bytes,
+            downstream_next: None,
+            done: false,
+        });
         self.bytes += bytes;
         self.next_offset = next_offset;
         EntryId(self.first_id + self.entries.len() as u64 - 1)
@@ -80,7 +94,8 @@ impl Window {
 
     /// An entry is on the target up to `downstream_next` (`None` when the target did not say where). Returns its bytes.
     pub fn done(&mut self, id: EntryId, downstream_next: Option<i64>) -> usize {
-        let Some(index) = id.0.checked_sub(self.first_id).and_then(|index| usize::try_from(index).ok()) else {
+        let Some(index) = id.0.checked_sub(self.first_id).and_then(|index| usize::try_from(index).ok())
+        else {
             return 0;
         };
         let Some(entry) = self.entries.get_mut(index).filter(|entry| !entry.done) else { return 0 };
@@ -96,15 +111,32 @@ impl Window {
         bytes
     }
 
+    /// Part of an entry is on the target: everything below `upstream_next`, up to `downstream_next`.
+    ///
+    /// Should the rest be given up by [`Window::rewind_to`], only that rest is fetched again.
+    pub fn advance(&mut self, id: EntryId, upstream_next: i64, downstream_next: Option<i64>) {
+        let index = id.0.checked_sub(self.first_id).and_then(|index| usize::try_from(index).ok());
+        let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) else { return };
+        entry.acked_to = Some(upstream_next);
+        if index == Some(0) {
+            self.position = upstream_next;
+            self.downstream = downstream_next.or(self.downstream);
+        }
+    }
+
     /// Forgets `id` and everything behind it: nothing of that was sent, and it will be fetched again. Returns the bytes.
     pub fn rewind_to(&mut self, id: EntryId) -> usize {
         let keep = usize::try_from(id.0.saturating_sub(self.first_id)).unwrap_or(usize::MAX);
         let mut freed = 0;
+        let mut acked_to = None;
         while self.entries.len() > keep {
-            freed += self.entries.pop_back().map_or(0, |entry| if entry.done { 0 } else { entry.bytes });
+            let Some(entry) = self.entries.pop_back() else { break };
+            freed += if entry.done { 0 } else { entry.bytes };
+            acked_to = entry.acked_to;
         }
         self.bytes -= freed;
-        self.next_offset = self.entries.back().map_or(self.position, |entry| entry.next_offset);
+        let before = self.entries.back().map_or(self.position, |entry| entry.next_offset);
+        self.next_offset = acked_to.unwrap_or(before).max(before);
         freed
     }
 }
@@ -145,6 +177,17 @@ mod tests {
         assert_eq!(window.position(), 5);
         assert_eq!(window.rewind_to(second), 20);
         assert_eq!((window.position(), window.next_offset(), window.is_empty()), (5, 5, true));
+    }
+
+    #[test]
+    fn a_batch_that_is_half_acknowledged_is_fetched_again_from_its_second_half() {
+        let mut window = Window::new(0, None);
+        let split = window.push(10, 100);
+        window.push(12, 20);
+        window.advance(split, 4, Some(54));
+        assert_eq!((window.position(), window.downstream()), (4, Some(54)));
+        assert_eq!(window.rewind_to(split), 120);
+        assert_eq!((window.position(), window.next_offset()), (4, 4));
     }
 
     proptest! {

@@ -1,0 +1,518 @@
+//! How batches get into one target partition: producer id, epoch, sequences, and what is not acknowledged yet.
+//!
+//! The idempotent producer of KIP-98, seen from one partition. Invariants:
+//! - `unacked` is in the order of its sequences, without gaps, and never longer than the broker's duplicate window;
+//! - what is sent again is the same frozen batch, unless the broker is known not to have appended it;
+//! - a broker that knows nothing of our producer takes any first sequence (`ProducerAppendInfo.java`), so until it has
+//!   acknowledged one batch, one is all that is in flight: otherwise a second batch could overtake a first that failed.
+//!
+//! ```text
+//! Open ──failure──► Draining ──nothing in flight──► settle() names the remedy
+//!  ▲                                                  │ Resend: the same bytes, in order
+//!  └──────── everything in flight again ◄── Resending ◄┤
+//!  └──────── nothing unacknowledged ◄── requeue() ◄────┘ the others: known not to be appended, cut anew
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::window::EntryId;
+use crate::client::PartitionKey;
+use crate::record::{self, HEADER_BYTES, ProducerIdentity};
+
+/// The broker keeps this many batches per producer and partition (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+pub const UNACKED_BATCHES_MAX: usize = 5;
+
+/// Silence after which the broker may have forgotten our producer (`producer.id.expiration.ms` is a day by default).
+const CONFIRMED_FOR: Duration = Duration::from_secs(6 * 3_600);
+
+/// A batch that is to be appended, with the source offsets that its records come from.
+#[derive(Clone, Debug)]
+pub struct Cargo {
+    /// The header that it came with; patched when it is sent.
+    pub header: [u8; HEADER_BYTES],
+    /// Everything behind the header.
+    pub body: Bytes,
+    /// Records in it.
+    pub record_count: i32,
+    /// Largest timestamp in it, in ms.
+    pub max_timestamp: i64,
+    /// Where its records come from, in order.
+    pub parts: Vec<Part>,
+}
+
+/// A run of records of a cargo that were neighbours at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The source partition.
+    pub source: PartitionKey,
+    /// The generation of that source partition's window.
+    pub generation: u32,
+    /// The entry of its window.
+    pub entry: EntryId,
+    /// Source offset of the first record.
+    pub upstream: i64,
+    /// Number of records.
+    pub record_count: i32,
+    /// What is acknowledged at the source when this part is.
+    pub covers: Covers,
+}
+
+/// What of its entry a part completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Covers {
+    /// The last part of its entry.
+    Entry,
+    /// More of the entry follows; source offsets below this one are on the target.
+    UpTo(i64),
+}
+
+impl Cargo {
+    /// Bytes of the whole batch.
+    pub fn size_bytes(&self) -> usize {
+        HEADER_BYTES + self.body.len()
+    }
+}
+
+/// The append state of one target partition.
+#[derive(Debug)]
+pub struct Append {
+    identity: ProducerIdentity,
+    unacked: VecDeque<Unacked>,
+    phase: Phase,
+    confirmed: Option<Duration>,
+    failures: u32,
+}
+
+#[derive(Debug)]
+struct Unacked {
+    cargo: Cargo,
+    header: [u8; HEADER_BYTES],
+    sequence: i32,
+    sent: Sent,
+    first_sent: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    InFlight(u64),
+    /// Not in flight, and the broker is known not to have appended it.
+    NotAppended,
+    /// Not in flight, and it may be in the log.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Draining(Remedy),
+    Resending,
+}
+
+/// What a failure calls for, once nothing is in flight any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Send the same bytes again.
+    Resend,
+    /// The broker's sequence is not ours although nothing is missing: epoch + 1, sequence 0.
+    BumpEpoch,
+    /// Our producer id or epoch is no longer taken.
+    NewProducer,
+    /// Larger than the target takes.
+    Split,
+    /// A record is refused: the one with this index, if the broker said so.
+    Narrow(Option<usize>),
+    /// The target says that the checksum is wrong.
+    CheckCrc,
+    /// Nothing can be done now, with Kafka's error code.
+    Stop(i16),
+}
+
+/// Answers to a batch, as far as appending goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in the log, its first record at this offset if the broker said so.
+    Appended(Option<i64>),
+    /// It failed and may be in the log (the answer is about waiting, not about appending).
+    FailedUnknown(Remedy),
+    /// It failed and is not in the log.
+    Failed(Remedy),
+    /// Its sequence was not the one that the broker expected.
+    OutOfSequence,
+}
+
+/// A batch that is acknowledged.
+#[derive(Debug)]
+pub struct Acked {
+    /// What was appended.
+    pub cargo: Cargo,
+    /// Target offset of its first record, if known.
+    pub base_offset: Option<i64>,
+}
+
+/// An answer that breaks the producer's contract: a later batch was taken while an earlier one was not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the target took the batch at sequence {taken} although the one at sequence {missing} before it is not in its log"
+)]
+pub struct OvertakenError {
+    /// First sequence of the batch that is missing.
+    pub missing: i32,
+    /// First sequence of the batch that was taken.
+    pub taken: i32,
+}
+
+impl Append {
+    /// A partition to which this producer has appended nothing yet.
+    pub fn new(producer_id: i64, producer_epoch: i16) -> Append {
+        Append {
+            identity: ProducerIdentity { producer_id, producer_epoch, base_sequence: 0 },
+            unacked: VecDeque::new(),
+            phase: Phase::Open,
+            confirmed: None,
+            failures: 0,
+        }
+    }
+
+    /// Whether a new batch may be sent after those that are unacknowledged.
+    pub fn takes_new(&self, now: Duration) -> bool {
+        let confirmed = self.confirmed.is_some_and(|at| now.saturating_sub(at) < CONFIRMED_FOR);
+        self.phase == Phase::Open && self.unacked.len() < if confirmed { UNACKED_BATCHES_MAX } else { 1 }
+    }
+
+    /// Whether batches wait to be sent again.
+    pub fn takes_resend(&self) -> bool {
+        self.phase == Phase::Resending && (self.confirmed.is_some() || self.in_flight() == 0)
+    }
+
+    /// Failed and waits, for answers or for its back-off.
+    pub fn is_draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining(_))
+    }
+
+    /// Batches in flight.
+    pub fn in_flight(&self) -> usize {
+        self.unacked.iter().filter(|unacked| matches!(unacked.sent, Sent::InFlight(_))).count()
+    }
+
+    /// Batches sent and not acknowledged.
+    pub fn unacked(&self) -> usize {
+        self.unacked.len()
+    }
+
+    /// Failures in a row, for the back-off.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Since when the oldest batch whose outcome is unknown has been on its way.
+    pub fn unknown_since(&self) -> Option<Duration> {
+        self.unacked
+            .iter()
+            .filter(|unacked| unacked.sent == Sent::Unknown)
+            .map(|unacked| unacked.first_sent)
+            .min()
+    }
+
+    /// Sends a new batch as part of `request`: gives it its sequence and freezes it.
+    pub fn send(
+        &mut self,
+        cargo: Cargo,
+        request: u64,
+        now: Duration,
+    ) -> Result<([u8; HEADER_BYTES], Bytes), record::Error> {
+        let header = record::patch(&cargo.header, cargo.size_bytes(), self.identity)?;
+        let sequence = self.identity.base_sequence;
+        self.identity.base_sequence = following(sequence, cargo.record_count);
+        let body = cargo.body.clone();
+        self.unacked.push_back(Unacked {
+            cargo,
+            header,
+            sequence,
+            sent: Sent::InFlight(request),
+            first_sent: now,
+        });
+        Ok((header, body))
+    }
+
+    /// The next batch that has to be sent again, now as part of `request`: the same bytes.
+    pub fn resend(&mut self, request: u64) -> Option<([u8; HEADER_BYTES], Bytes)> {
+        if !self.takes_resend() {
+            return None;
+        }
+        let unacked = self.unacked.iter_mut().find(|unacked| !matches!(unacked.sent, Sent::InFlight(_)))?;
+        unacked.sent = Sent::InFlight(request);
+        let frozen = (unacked.header, unacked.cargo.body.clone());
+        self.open_if_resent();
+        Some(frozen)
+    }
+
+    /// Takes the answer to the batch that was sent with `request`; `None` when that batch is unknown here.
+    pub fn answered(
+        &mut self,
+        request: u64,
+        verdict: Verdict,
+        now: Duration,
+    ) -> Result<Option<Acked>, OvertakenError> {
+        let Some(index) = self.unacked.iter().position(|unacked| unacked.sent == Sent::InFlight(request))
+        else {
+            return Ok(None);
+        };
+        let (sent, remedy) = match verdict {
+            Verdict::Appended(base_offset) => return self.appended(index, base_offset, now).map(Some),
+            Verdict::FailedUnknown(remedy) => (Sent::Unknown, remedy),
+            Verdict::Failed(remedy) => (Sent::NotAppended, remedy),
+            Verdict::OutOfSequence if index > 0 => (Sent::NotAppended, Remedy::Resend),
+            Verdict::OutOfSequence => (Sent::NotAppended, Remedy::BumpEpoch),
+        };
+        self.unacked[index].sent = sent;
+        self.drain(index, remedy);
+        Ok(None)
+    }
+
+    /// The connection that carried `request` is gone.
+    pub fn lost(&mut self, request: u64) {
+        if let Some(index) = self.unacked.iter().position(|unacked| unacked.sent == Sent::InFlight(request)) {
+            self.unacked[index].sent = Sent::Unknown;
+            self.drain(index, Remedy::Resend);
+        }
+    }
+
+    /// The remedy of the first failure, once nothing is in flight any more.
+    pub fn settled(&self) -> Option<Remedy> {
+        match self.phase {
+            Phase::Draining(remedy) if self.in_flight() == 0 => Some(remedy),
+            _ => None,
+        }
+    }
+
+    /// Starts to send the unacknowledged batches again, as they are.
+    pub fn start_resending(&mut self) {
+        self.phase = Phase::Resending;
+        self.open_if_resent();
+    }
+
+    /// Takes all unacknowledged batches back to be cut and numbered anew; only when the first of them is known not to be
+    /// in the log, for then the later ones are not either: the broker takes no sequence before the one that is missing.
+    pub fn requeue(&mut self, numbering: Numbering) -> Vec<Cargo> {
+        let first_sequence =
+            self.unacked.front().map_or(self.identity.base_sequence, |unacked| unacked.sequence);
+        match numbering {
+            Numbering::GoOn => self.identity.base_sequence = first_sequence,
+            Numbering::NextEpoch => {
+                self.identity.producer_epoch = self.identity.producer_epoch.saturating_add(1);
+                self.identity.base_sequence = 0;
+                self.confirmed = None;
+            }
+            Numbering::Producer(producer_id, producer_epoch) => {
+                self.identity = ProducerIdentity { producer_id, producer_epoch, base_sequence: 0 };
+                self.confirmed = None;
+            }
+        }
+        self.phase = Phase::Open;
+        self.unacked.drain(..).map(|unacked| unacked.cargo).collect()
+    }
+
+    /// Whether the first unacknowledged batch is known not to be in the log.
+    pub fn first_is_not_appended(&self) -> bool {
+        self.unacked.front().is_some_and(|unacked| unacked.sent == Sent::NotAppended)
+    }
+
+    /// Whether the epoch can be raised once more before a new producer id is due.
+    pub fn has_epoch_left(&self) -> bool {
+        self.identity.producer_epoch < i16::MAX - 1
+    }
+
+    /// Copies bodies that hold a much larger slab alive; for batches that will wait long. Bytes copied.
+    pub fn compact(&mut self) -> usize {
+        let mut copied = 0;
+        for unacked in &mut self.unacked {
+            unacked.cargo.body = Bytes::copy_from_slice(&unacked.cargo.body);
+            copied += unacked.cargo.body.len();
+        }
+        copied
+    }
+
+    fn appended(
+        &mut self,
+        index: usize,
+        base_offset: Option<i64>,
+        now: Duration,
+    ) -> Result<Acked, OvertakenError> {
+        if index > 0 {
+            return Err(OvertakenError {
+                missing: self.unacked[0].sequence,
+                taken: self.unacked[index].sequence,
+            });
+        }
+        self.confirmed = Some(now);
+        self.failures = 0;
+        let unacked = self.unacked.pop_front().expect("an index into `unacked` means that it is not empty");
+        self.open_if_resent();
+        Ok(Acked { cargo: unacked.cargo, base_offset })
+    }
+
+    /// Answers come in order, so the first failure that is seen is the cause and later ones are its consequences.
+    fn drain(&mut self, index: usize, remedy: Remedy) {
+        match self.phase {
+            Phase::Draining(Remedy::Resend) if index == 0 => self.phase = Phase::Draining(remedy),
+            Phase::Draining(_) => {}
+            Phase::Open | Phase::Resending => {
+                self.failures = self.failures.saturating_add(1);
+                self.phase = Phase::Draining(remedy);
+            }
+        }
+    }
+
+    fn open_if_resent(&mut self) {
+        if self.phase == Phase::Resending && self.in_flight() == self.unacked.len() {
+            self.phase = Phase::Open;
+        }
+    }
+}
+
+/// How batches that were taken back are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbering {
+    /// From the sequence of the first of them.
+    GoOn,
+    /// From 0 in the next epoch of the same (plain) producer id.
+    NextEpoch,
+    /// From 0 under another producer.
+    Producer(i64, i16),
+}
+
+/// The sequence that follows `record_count` records from `sequence` on; wraps from 2^31 - 1 to 0.
+fn following(sequence: i32, record_count: i32) -> i32 {
+    ((i64::from(sequence) + i64::from(record_count)) & i64::from(i32::MAX)) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::window::Window;
+
+    const T0: Duration = Duration::ZERO;
+
+    fn cargo(upstream: i64, record_count: i32) -> Cargo {
+        let mut header = [0; HEADER_BYTES];
+        header[16] = 2;
+        header[8..12].copy_from_slice(&(HEADER_BYTES as i32 - 12 + 3).to_be_bytes());
+        header[23..27].copy_from_slice(&(record_count - 1).to_be_bytes());
+        header[57..61].copy_from_slice(&record_count.to_be_bytes());
+        let entry = Window::new(0, None).push(1, 1);
+        let part = Part {
+            source: PartitionKey(0),
+            generation: 0,
+            entry,
+            upstream,
+            record_count,
+            covers: Covers::Entry,
+        };
+        Cargo { header, body: Bytes::from_static(b"abc"), record_count, max_timestamp: 0, parts: vec![part] }
+    }
+
+    fn sequence(header: &[u8; HEADER_BYTES]) -> (i64, i16, i32) {
+        let producer_id = i64::from_be_bytes(header[43..51].try_into().unwrap());
+        let epoch = i16::from_be_bytes(header[51..53].try_into().unwrap());
+        (producer_id, epoch, i32::from_be_bytes(header[53..57].try_into().unwrap()))
+    }
+
+    /// A partition whose broker has acknowledged ten records.
+    fn confirmed() -> Append {
+        let mut append = Append::new(9, 0);
+        append.send(cargo(0, 10), 1, T0).unwrap();
+        append.answered(1, Verdict::Appended(Some(0)), T0).unwrap().unwrap();
+        append
+    }
+
+    #[test]
+    fn sequences_count_records_and_wrap() {
+        for (sequence, count, want) in [(0, 3, 3), (i32::MAX, 1, 0), (i32::MAX - 1, 3, 1), (5, i32::MAX, 4)] {
+            assert_eq!(following(sequence, count), want, "{sequence} + {count}");
+        }
+        let mut append = confirmed();
+        assert_eq!(sequence(&append.send(cargo(10, 4), 2, T0).unwrap().0), (9, 0, 10));
+        assert_eq!(sequence(&append.send(cargo(14, 1), 3, T0).unwrap().0), (9, 0, 14));
+    }
+
+    #[test]
+    fn one_batch_is_in_flight_until_the_broker_knows_us_and_five_after_that() {
+        let mut append = Append::new(9, 0);
+        append.send(cargo(0, 10), 1, T0).unwrap();
+        assert!(!append.takes_new(T0));
+        append.answered(1, Verdict::Appended(Some(0)), T0).unwrap().unwrap();
+        for request in 2..7 {
+            assert!(append.takes_new(T0));
+            append.send(cargo(0, 1), request, T0).unwrap();
+        }
+        assert!(!append.takes_new(T0));
+        let mut idle = confirmed();
+        idle.send(cargo(0, 1), 2, T0 + CONFIRMED_FOR).unwrap();
+        assert!(!idle.takes_new(T0 + CONFIRMED_FOR), "after a long silence the broker may have forgotten us");
+    }
+
+    #[test]
+    fn a_lost_connection_resends_the_same_bytes_in_order() {
+        let mut append = confirmed();
+        let first = append.send(cargo(10, 1), 2, T0).unwrap();
+        let second = append.send(cargo(11, 1), 3, T0).unwrap();
+        append.lost(2);
+        assert_eq!(append.settled(), None, "request 3 is still in flight");
+        append.lost(3);
+        assert_eq!(append.settled(), Some(Remedy::Resend));
+        assert!(!append.takes_new(T0) && !append.takes_resend());
+        append.start_resending();
+        assert_eq!(append.resend(4), Some(first));
+        assert_eq!(append.resend(5), Some(second));
+        assert_eq!(append.resend(6), None);
+        assert!(append.takes_new(T0));
+        assert_eq!(
+            append.answered(4, Verdict::Appended(Some(10)), T0).unwrap().unwrap().base_offset,
+            Some(10)
+        );
+    }
+
+    #[test]
+    fn what_follows_a_failed_batch_is_a_consequence_and_not_a_cause() {
+        let mut append = confirmed();
+        for request in 2..5 {
+            append.send(cargo(0, 1), request, T0).unwrap();
+        }
+        append.answered(2, Verdict::Failed(Remedy::Split), T0).unwrap();
+        append.answered(3, Verdict::OutOfSequence, T0).unwrap();
+        assert_eq!(append.settled(), None);
+        append.answered(4, Verdict::OutOfSequence, T0).unwrap();
+        assert_eq!(append.settled(), Some(Remedy::Split));
+        assert!(append.first_is_not_appended());
+        assert_eq!(append.requeue(Numbering::GoOn).len(), 3);
+        assert_eq!(
+            sequence(&append.send(cargo(0, 1), 9, T0).unwrap().0),
+            (9, 0, 10),
+            "numbered from the failed one on"
+        );
+    }
+
+    #[test]
+    fn a_foreign_sequence_at_the_front_raises_the_epoch() {
+        let mut append = confirmed();
+        append.send(cargo(10, 2), 2, T0).unwrap();
+        append.answered(2, Verdict::OutOfSequence, T0).unwrap();
+        assert_eq!(append.settled(), Some(Remedy::BumpEpoch));
+        assert_eq!(append.requeue(Numbering::NextEpoch).len(), 1);
+        assert_eq!(sequence(&append.send(cargo(10, 2), 3, T0).unwrap().0), (9, 1, 0));
+        assert!(!append.takes_new(T0));
+    }
+
+    #[test]
+    fn a_batch_that_overtakes_another_is_an_error() {
+        let mut append = confirmed();
+        append.send(cargo(0, 1), 2, T0).unwrap();
+        append.send(cargo(0, 1), 3, T0).unwrap();
+        append.answered(2, Verdict::Failed(Remedy::Resend), T0).unwrap();
+        let error = append.answered(3, Verdict::Appended(Some(7)), T0).unwrap_err();
+        assert_eq!(error, OvertakenError { missing: 10, taken: 11 });
+    }
+}
