@@ -31,16 +31,27 @@ const CONFIRMED_FOR: Duration = Duration::from_secs(6 * 3_600);
 /// A batch that is to be appended, with the source offsets that its records come from.
 #[derive(Clone, Debug)]
 pub struct Cargo {
-    /// The header that it came with; patched when it is sent.
-    pub header: [u8; HEADER_BYTES],
-    /// Everything behind the header.
-    pub body: Bytes,
+    /// The whole batch as it came, or as it was made; its header is patched when it is sent.
+    pub batch: Bytes,
     /// Records in it.
     pub record_count: i32,
     /// Largest timestamp in it, in ms.
     pub max_timestamp: i64,
+    /// How it came to be.
+    pub origin: Origin,
     /// Where its records come from, in order.
     pub parts: Vec<Part>,
+}
+
+/// How a cargo came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A source batch.
+    Verbatim,
+    /// So many source batches in one.
+    Merged(u32),
+    /// Made anew; the source batch is counted already.
+    Rewritten,
 }
 
 /// A run of records of a cargo that were neighbours at the source.
@@ -70,9 +81,13 @@ pub enum Covers {
 }
 
 impl Cargo {
-    /// Bytes of the whole batch.
-    pub fn size_bytes(&self) -> usize {
-        HEADER_BYTES + self.body.len()
+    /// The source partition; a cargo has one.
+    pub fn source(&self) -> Option<PartitionKey> {
+        self.parts.first().map(|part| part.source)
+    }
+
+    fn body(&self) -> Bytes {
+        self.batch.slice(HEADER_BYTES.min(self.batch.len())..)
     }
 }
 
@@ -223,10 +238,10 @@ impl Append {
         request: u64,
         now: Duration,
     ) -> Result<([u8; HEADER_BYTES], Bytes), record::Error> {
-        let header = record::patch(&cargo.header, cargo.size_bytes(), self.identity)?;
+        let header = record::patch(&cargo.batch, cargo.batch.len(), self.identity)?;
         let sequence = self.identity.base_sequence;
         self.identity.base_sequence = following(sequence, cargo.record_count);
-        let body = cargo.body.clone();
+        let body = cargo.body();
         self.unacked.push_back(Unacked {
             cargo,
             header,
@@ -244,7 +259,7 @@ impl Append {
         }
         let unacked = self.unacked.iter_mut().find(|unacked| !matches!(unacked.sent, Sent::InFlight(_)))?;
         unacked.sent = Sent::InFlight(request);
-        let frozen = (unacked.header, unacked.cargo.body.clone());
+        let frozen = (unacked.header, unacked.cargo.body());
         self.open_if_resent();
         Some(frozen)
     }
@@ -329,8 +344,8 @@ impl Append {
     pub fn compact(&mut self) -> usize {
         let mut copied = 0;
         for unacked in &mut self.unacked {
-            unacked.cargo.body = Bytes::copy_from_slice(&unacked.cargo.body);
-            copied += unacked.cargo.body.len();
+            unacked.cargo.batch = Bytes::copy_from_slice(&unacked.cargo.batch);
+            copied += unacked.cargo.batch.len();
         }
         copied
     }
@@ -411,7 +426,8 @@ mod tests {
             record_count,
             covers: Covers::Entry,
         };
-        Cargo { header, body: Bytes::from_static(b"abc"), record_count, max_timestamp: 0, parts: vec![part] }
+        let batch = Bytes::from([&header[..], b"abc"].concat());
+        Cargo { batch, record_count, max_timestamp: 0, origin: Origin::Verbatim, parts: vec![part] }
     }
 
     fn sequence(header: &[u8; HEADER_BYTES]) -> (i64, i16, i32) {

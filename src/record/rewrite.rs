@@ -19,6 +19,8 @@ use super::{Codec, Error};
 pub struct RewriteSettings {
     /// Records below this upstream offset are left out.
     pub start_offset: i64,
+    /// Records at or above this upstream offset are left out.
+    pub end_offset: i64,
     /// Codec of the new batches; `None` keeps the source's.
     pub target_codec: Option<Codec>,
     /// Largest batch in bytes, header included, that the target takes.
@@ -81,7 +83,7 @@ pub fn rewrite(batch: &Bytes, settings: &RewriteSettings) -> Result<Vec<Piece>, 
     for record in batch.records() {
         let record = record?;
         let upstream_offset = batch.offset(&record);
-        if upstream_offset >= settings.start_offset {
+        if (settings.start_offset..settings.end_offset).contains(&upstream_offset) {
             records.push(SourceRecord {
                 upstream_offset,
                 timestamp: batch.timestamp(&record),
@@ -227,6 +229,7 @@ mod tests {
 
     const KEEP: RewriteSettings = RewriteSettings {
         start_offset: 0,
+        end_offset: i64::MAX,
         target_codec: None,
         batch_bytes_max: 1 << 20,
         decompressed_bytes_max: 16 << 20,
@@ -377,7 +380,7 @@ mod tests {
                 options.max_timestamp = Some(77);
             }
             let settings = RewriteSettings {
-                start_offset: base_offset + start,
+                start_offset: base_offset + start, end_offset: i64::MAX,
                 target_codec: codecs.1.and_then(Codec::from_bits),
                 batch_bytes_max: limit,
                 ..KEEP
