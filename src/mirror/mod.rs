@@ -9,6 +9,8 @@ mod offset_map;
 mod plan;
 mod policy;
 mod settings;
+pub mod start;
+pub mod state;
 pub mod status;
 mod window;
 
