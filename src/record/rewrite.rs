@@ -290,6 +290,15 @@ mod tests {
     }
 
     #[test]
+    fn an_end_in_mid_batch_leaves_out_what_is_above() {
+        let options = BatchOptions { base_offset: 50, ..BatchOptions::new(Codec::None) };
+        let batch = source(options, &[(0, value(1, 1)), (1, value(2, 2)), (2, value(3, 3))]);
+        let pieces = rewrite(&batch, &RewriteSettings { start_offset: 51, end_offset: 52, ..KEEP }).unwrap();
+        let [only] = batches(&pieces)[..] else { panic!("{pieces:?}") };
+        assert_eq!((only.first_upstream_offset, only.last_upstream_offset), (51, 51));
+    }
+
+    #[test]
     fn log_append_time_becomes_the_records_own() {
         let mut options = BatchOptions { max_timestamp: Some(9_000), ..BatchOptions::new(Codec::None) };
         options.attributes.0 |= Attributes::LOG_APPEND_TIME;
