@@ -1,0 +1,68 @@
+//! MirrorMaker 2 as a child process, for take-over tests and benches.
+
+use super::jars::{KafkaJars, KafkaVersion};
+use crate::process::{ScratchFolder, Signal, Supervised};
+use crate::{HarnessError, Result};
+use std::time::Duration;
+
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
+const LOGGING: &str = "\
+status = error
+rootLogger.level = info
+rootLogger.appenderRef.c.ref = c
+appender.c.type = Console
+appender.c.name = c
+appender.c.target = SYSTEM_OUT
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = [%d] %p %m (%c)%n
+logger.quiet.name = org.apache.kafka.clients
+logger.quiet.level = warn
+";
+
+/// A running MirrorMaker 2 (the dedicated `connect-mirror-maker` process); killed on drop.
+pub struct MirrorMaker {
+    process: Supervised,
+    _folder: ScratchFolder,
+}
+
+impl MirrorMaker {
+    /// Starts it with the given file text and JVM options, and returns when it says that it has started.
+    pub fn start(properties: &str, jvm_options: &[&str]) -> Result<MirrorMaker> {
+        let jars = KafkaJars::get(KafkaVersion::CURRENT)?;
+        let folder = ScratchFolder::new("mm2")?;
+        let (file, logging) = (folder.path().join("mm2.properties"), folder.path().join("log4j2.properties"));
+        for (path, text) in [(&file, properties), (&logging, LOGGING)] {
+            std::fs::write(path, text).map_err(|error| HarnessError::path("write", path, error))?;
+        }
+        let logging = format!("-Dlog4j2.configurationFile={}", logging.display());
+        let mut options: Vec<&str> = jvm_options.to_vec();
+        options.push(&logging);
+        let program = jars.java(&options, None, "org.apache.kafka.connect.mirror.MirrorMaker").arg(&file);
+        let mut process = Supervised::start("MirrorMaker 2", program, &folder.path().join("mm2.log"))?;
+        process.wait_ready(START_TIMEOUT, |log| log.contains("Kafka MirrorMaker started"))?;
+        Ok(MirrorMaker { process, _folder: folder })
+    }
+
+    /// Its JVM's process id, for measurements.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What it has logged.
+    pub fn output(&self) -> String {
+        self.process.output()
+    }
+
+    /// Ends it in order, so that it stores its positions.
+    pub fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::Terminate)?;
+        self.process.wait(STOP_TIMEOUT).map(drop)
+    }
+
+    /// Kills it at once, as in a crash.
+    pub fn kill(mut self) -> Result<()> {
+        self.process.signal(Signal::Kill)?;
+        self.process.wait(STOP_TIMEOUT).map(drop)
+    }
+}

@@ -1,0 +1,96 @@
+//! The `kmirror` binary under test, as a user runs it: a written `.properties` file and a child process.
+
+use crate::process::{Program, ScratchFolder, Signal, Supervised};
+use crate::{HarnessError, Result, workspace};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The binary of this build, built on the first call if the test run did not need it.
+pub fn kmirror_binary() -> Result<&'static Path> {
+    static BINARY: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let built = BINARY.get_or_init(|| build().map_err(|error| error.to_string()));
+    built.as_deref().map_err(|detail| HarnessError::Missing {
+        what: "the kmirror binary".to_owned(),
+        detail: detail.clone(),
+    })
+}
+
+/// A running `kmirror`; killed on drop. Its file and log are kept as long as the value.
+pub struct Kmirror {
+    process: Supervised,
+    /// Removed after the process has ended.
+    _folder: ScratchFolder,
+}
+
+impl Kmirror {
+    /// Starts `kmirror ARGUMENTS FILE` with this file text.
+    pub fn start(arguments: &[&str], properties: &str) -> Result<Kmirror> {
+        let folder = ScratchFolder::new("run")?;
+        let file = folder.path().join("mm2.properties");
+        std::fs::write(&file, properties).map_err(|error| HarnessError::path("write", &file, error))?;
+        let program = Program::new(kmirror_binary()?).args(arguments.iter().copied()).arg(&file);
+        let process = Supervised::start("kmirror", program, &folder.path().join("log"))?;
+        Ok(Kmirror { process, _folder: folder })
+    }
+
+    /// Runs `kmirror run --until-caught-up` to its end; any exit status but 0 is an error with the log.
+    pub fn run_until_caught_up(properties: &str, timeout: Duration) -> Result<String> {
+        let mut run = Kmirror::start(&["run", "--until-caught-up"], properties)?;
+        let code = run.wait(timeout)?;
+        if code == 0 {
+            return Ok(run.output());
+        }
+        Err(HarnessError::Process {
+            what: format!("kmirror run --until-caught-up ended with {code}"),
+            log: crate::process::tail(&run.output(), 60),
+        })
+    }
+
+    /// Waits for its end and gives the exit status.
+    pub fn wait(&mut self, timeout: Duration) -> Result<i32> {
+        self.process.wait(timeout)
+    }
+
+    /// The exit status if it has ended.
+    pub fn exit_code(&mut self) -> Result<Option<i32>> {
+        self.process.exit_code()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Asks it to end (SIGTERM), waits, and gives the exit status.
+    pub fn stop(&mut self, timeout: Duration) -> Result<i32> {
+        self.signal(Signal::Terminate)?;
+        self.wait(timeout)
+    }
+
+    /// Process id, for measurements.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Everything it has written.
+    pub fn output(&self) -> String {
+        self.process.output()
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    // The same features as the test run, so that no dependency is built twice.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    Program::new(cargo)
+        .args(["build", "--quiet", "--workspace", "--bin", "kmirror", "--manifest-path"])
+        .arg(workspace().join("Cargo.toml"))
+        .run("cargo build --bin kmirror")?;
+    let test = std::env::current_exe().map_err(|error| HarnessError::io("the test's own path", error))?;
+    // target/debug/deps/TEST -> target/debug/kmirror
+    let binary = test.ancestors().nth(2).map(|folder| folder.join("kmirror"));
+    binary.filter(|path| path.exists()).ok_or_else(|| HarnessError::Missing {
+        what: "the kmirror binary".to_owned(),
+        detail: format!("it is not beside {}", test.display()),
+    })
+}
