@@ -249,6 +249,21 @@ impl Error {
         }
     }
 
+    /// The step at which it happened, where there is one.
+    pub fn step(&self) -> Option<Step> {
+        match self {
+            Error::RequestTimeout { step, .. }
+            | Error::Closed { step, .. }
+            | Error::Broken { step, .. }
+            | Error::Lost { step, .. }
+            | Error::FrameSize { step, .. }
+            | Error::CorrelationId { step, .. }
+            | Error::Undecodable { step, .. }
+            | Error::Refused { step, .. } => Some(*step),
+            _ => None,
+        }
+    }
+
     /// The message with the messages of all its causes, for a log line or a status text.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();

@@ -4,14 +4,17 @@
 //! not know what a topic is: it moves frames and hands out the version ranges that the broker offered.
 
 mod address;
+mod connection;
 mod error;
 mod establish;
 mod frame;
 mod machine;
+mod pipeline;
 mod settings;
 mod versions;
 
 pub use address::{BrokerAddress, HostPort, HostPortError};
+pub use connection::Connection;
 pub use error::{CloseReason, Error, Fault, Step};
 pub use establish::{Established, establish, establish_after};
 pub use frame::{SIZE_BYTES, decode_response, encode_request, peek_correlation_id};

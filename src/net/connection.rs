@@ -1,0 +1,235 @@
+//! A connection for the control plane: one owner task, one inbox, several requests in flight.
+//!
+//! Lanes do not use it; they own their socket. Everything that comes here is small and answered whole. A request that is
+//! not answered in time closes the connection, because the replies behind it would not come either.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::protocol::Request;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::error::{CloseReason, Error, Step, reply_bytes_max};
+use super::establish::Established;
+use super::frame::{
+    FrameReader, ReadError, api_key, decode_response, encode_request_mut, set_correlation_id,
+};
+use super::pipeline::Pipeline;
+use super::settings::Settings;
+use super::versions::ApiVersions;
+use crate::seam::{Seam, Socket};
+
+/// The most requests on the wire; more wait in the inbox.
+const IN_FLIGHT_MAX: usize = 32;
+/// The most requests that wait in the inbox; more wait at its door.
+const INBOX_MAX: usize = 64;
+
+/// A handle to a connection; cheap to clone. The connection closes when the last handle is dropped.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    inbox: mpsc::Sender<Call>,
+    ended: watch::Receiver<Option<Error>>,
+    versions: Arc<ApiVersions>,
+    client_id: Arc<str>,
+    request_timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Call {
+    frame: BytesMut,
+    step: Step,
+    timeout: Duration,
+    reply: oneshot::Sender<Result<(Bytes, i32), Error>>,
+}
+
+impl Connection {
+    /// Puts a pipeline on an established connection.
+    pub fn start(seam: &Seam, settings: &Settings, established: Established) -> Connection {
+        let (inbox, calls) = mpsc::channel(INBOX_MAX);
+        let (end, ended) = watch::channel(None);
+        let (reading, writing) = tokio::io::split(established.socket);
+        let bytes_max = reply_bytes_max(settings);
+        let owner = Owner {
+            calls,
+            end,
+            reading,
+            writing,
+            reader: FrameReader::new(bytes_max),
+            bytes_max,
+            unwritten: BytesMut::new(),
+            pipeline: Pipeline::new(established.peer, established.next_correlation_id),
+            idle_max: settings.connections_max_idle,
+            used: Instant::now(),
+        };
+        seam.spawn(owner.run());
+        Connection {
+            inbox,
+            ended,
+            versions: Arc::new(established.versions),
+            client_id: Arc::from(settings.client_id.as_str()),
+            request_timeout: settings.request_timeout,
+        }
+    }
+
+    /// What the broker speaks, and who it is.
+    pub fn versions(&self) -> &Arc<ApiVersions> {
+        &self.versions
+    }
+
+    /// Why the connection ended; `None` while it stands.
+    pub fn ended(&self) -> Option<Error> {
+        self.ended.borrow().clone()
+    }
+
+    /// Sends a request in `version` and waits for its reply, at most `request.timeout.ms`.
+    ///
+    /// # Errors
+    /// Everything of [`Error`] but what belongs to dialling.
+    pub async fn call<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, Error> {
+        self.call_within(request, version, self.request_timeout).await
+    }
+
+    /// As [`Connection::call`], for requests that the broker may hold longer (JoinGroup).
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn call_within<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        timeout: Duration,
+    ) -> Result<R::Response, Error> {
+        let step = Step::Request(api_key::<R>(), version);
+        let frame = encode_request_mut(request, version, 0, &self.client_id)?;
+        let (reply, answer) = oneshot::channel();
+        if self.inbox.send(Call { frame, step, timeout, reply }).await.is_err() {
+            return Err(self.lost(step));
+        }
+        match answer.await {
+            Ok(Ok((reply, correlation_id))) => {
+                decode_response::<R>(self.versions.broker(), reply, version, correlation_id)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(self.lost(step)),
+        }
+    }
+
+    fn lost(&self, step: Step) -> Error {
+        let broker = self.versions.broker().clone();
+        let cause = self.ended();
+        let cause =
+            cause.unwrap_or(Error::ClosedByUs { broker: broker.clone(), reason: CloseReason::Dropped });
+        Error::Lost { broker, step, source: Box::new(cause) }
+    }
+}
+
+struct Owner {
+    calls: mpsc::Receiver<Call>,
+    end: watch::Sender<Option<Error>>,
+    reading: ReadHalf<Socket>,
+    writing: WriteHalf<Socket>,
+    reader: FrameReader,
+    bytes_max: usize,
+    unwritten: BytesMut,
+    pipeline: Pipeline<oneshot::Sender<Result<(Bytes, i32), Error>>>,
+    idle_max: Option<Duration>,
+    used: Instant,
+}
+
+impl Owner {
+    async fn run(mut self) {
+        let cause = loop {
+            if let Err(cause) = self.turn().await {
+                break cause;
+            }
+        };
+        // The reason stands before anybody can find the connection gone.
+        self.end.send_replace(Some(cause.clone()));
+        self.calls.close();
+        for (waiting, error) in self.pipeline.fail(&cause) {
+            let _ = waiting.send(Err(error));
+        }
+    }
+
+    /// One thing that happens to the connection; an error ends it.
+    async fn turn(&mut self) -> Result<(), Error> {
+        let wake = self.wake_at();
+        let has_room = self.pipeline.len() < IN_FLIGHT_MAX;
+        let has_output = !self.unwritten.is_empty();
+        tokio::select! {
+            biased;
+            frame = self.reader.read(&mut self.reading) => self.received(frame),
+            written = self.writing.write_buf(&mut self.unwritten), if has_output => self.written(written),
+            call = self.calls.recv(), if has_room => self.called(call),
+            () = sleep_or_never(wake) => self.overdue(),
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.pipeline.deadline().or_else(|| self.idle_max.map(|idle| self.used + idle))
+    }
+
+    fn received(&mut self, frame: Result<Bytes, ReadError>) -> Result<(), Error> {
+        let broker = self.broker();
+        let frame = frame.map_err(|error| error.into_error(&broker, self.pipeline.step(), self.bytes_max))?;
+        let (waiting, correlation_id) = self.pipeline.received(&frame)?;
+        self.used = Instant::now();
+        // Who gave up waiting does not read it; the order of replies is kept all the same.
+        let _ = waiting.send(Ok((frame, correlation_id)));
+        Ok(())
+    }
+
+    fn written(&mut self, written: std::io::Result<usize>) -> Result<(), Error> {
+        let step = self.pipeline.step();
+        match written {
+            Ok(0) => Err(Error::Closed { broker: self.broker(), step }),
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::broken(&self.broker(), step, error)),
+        }
+    }
+
+    fn called(&mut self, call: Option<Call>) -> Result<(), Error> {
+        let Some(mut call) = call else {
+            return Err(Error::ClosedByUs { broker: self.broker(), reason: CloseReason::Dropped });
+        };
+        let now = Instant::now();
+        self.used = now;
+        let correlation_id = self.pipeline.push(call.step, call.timeout, now, call.reply);
+        set_correlation_id(&mut call.frame, correlation_id);
+        if self.unwritten.is_empty() {
+            self.unwritten = call.frame;
+        } else {
+            self.unwritten.extend_from_slice(&call.frame);
+        }
+        Ok(())
+    }
+
+    fn overdue(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        if let Some(error) = self.pipeline.overdue(now) {
+            return Err(error);
+        }
+        let idle = self.idle_max.is_some_and(|idle| self.pipeline.len() == 0 && self.used + idle <= now);
+        if idle {
+            return Err(Error::ClosedByUs { broker: self.broker(), reason: CloseReason::Idle });
+        }
+        Ok(())
+    }
+
+    fn broker(&self) -> super::BrokerAddress {
+        self.pipeline.broker().clone()
+    }
+}
+
+async fn sleep_or_never(wake: Option<Instant>) {
+    match wake {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;
