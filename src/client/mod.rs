@@ -4,7 +4,9 @@
 
 pub mod fetch;
 mod lane;
+pub mod produce;
 mod settings;
+mod slab;
 
 pub use crate::net::HostPort;
 pub use lane::{
@@ -13,3 +15,4 @@ pub use lane::{
     TargetTopic,
 };
 pub use settings::{FetchSettings, IsolationLevel, ProduceSettings, Settings};
+pub use slab::Slabs;
