@@ -11,6 +11,7 @@ mod codec;
 mod crc;
 mod error;
 mod header;
+mod legacy;
 mod merge;
 mod patch;
 mod records;
@@ -18,6 +19,8 @@ mod rewrite;
 #[cfg(test)]
 mod testing;
 pub mod varint;
+#[cfg(test)]
+mod vectors;
 mod walker;
 
 pub use builder::{BatchBuilder, BatchOptions, RecordData};
@@ -28,6 +31,7 @@ pub use header::{
     Attributes, BatchHeader, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE,
     PREFIX_BYTES, TimestampType,
 };
+pub use legacy::convert;
 pub use merge::{MergeSize, Merged, can_merge, merge, merge_compressed};
 pub use patch::{patch, patch_with, verify_crc};
 pub use records::{Header, Headers, OpenBatch, Record, Records};
