@@ -3,6 +3,7 @@
 //! Opens no socket and parses no file: it is given settings and clients of both clusters.
 
 mod append;
+pub mod control;
 mod filter;
 mod java_regex;
 mod offset_map;
@@ -12,6 +13,7 @@ mod settings;
 pub mod start;
 pub mod state;
 pub mod status;
+pub mod topics;
 mod window;
 
 pub use filter::{MatchGivenUp, PatternError, PatternList};

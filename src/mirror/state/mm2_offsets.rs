@@ -56,9 +56,9 @@ pub struct Mm2Offsets {
 /// The last word of MirrorMaker's topic on one source partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mm2Offset {
-    /// The offset of the last record that was replicated.
+    /// The offset of the last record that was replicated; negative for none.
     Last(i64),
-    /// The position was taken back: a tombstone, or an offset that is none.
+    /// The position was taken back: a tombstone, or a value without an offset.
     Reset,
 }
 
@@ -135,17 +135,15 @@ fn parse_key(key: &[u8]) -> Option<KeyOf> {
     Some(KeyOf::Source { cluster, source: TopicPartition { topic, partition } })
 }
 
-/// A missing, null or negative offset counts as none (`MirrorUtils.unwrapOffset`, `MirrorSourceTask.isUncommitted`).
+/// A missing or null offset counts as none (`MirrorUtils.unwrapOffset`), and so does a negative one
+/// (`MirrorSourceTask.isUncommitted`).
 fn parse_value(value: Option<&[u8]>) -> Option<Mm2Offset> {
     let Some(value) = value else { return Some(Mm2Offset::Reset) };
     match serde_json::from_slice(value).ok()? {
         Value::Null => Some(Mm2Offset::Reset),
         Value::Object(fields) => match fields.get("offset") {
             None | Some(Value::Null) => Some(Mm2Offset::Reset),
-            Some(offset) => {
-                let offset = offset.as_i64()?;
-                Some(if offset < 0 { Mm2Offset::Reset } else { Mm2Offset::Last(offset) })
-            }
+            Some(offset) => Some(Mm2Offset::Last(offset.as_i64()?.max(-1))),
         },
         _ => None,
     }
@@ -338,9 +336,16 @@ mod tests {
 
     #[test]
     fn tombstones_and_empty_offsets_take_a_position_back() {
-        for value in [None, Some("null"), Some("{}"), Some(r#"{"offset":null}"#), Some(r#"{"offset":-1}"#)] {
+        for (value, expected) in [
+            (None, Mm2Offset::Reset),
+            (Some("null"), Mm2Offset::Reset),
+            (Some("{}"), Mm2Offset::Reset),
+            (Some(r#"{"offset":null}"#), Mm2Offset::Reset),
+            (Some(r#"{"offset":-1}"#), Mm2Offset::Last(-1)),
+            (Some(r#"{"offset":-7}"#), Mm2Offset::Last(-1)),
+        ] {
             let log = [(3, 1, OWN, Some(r#"{"offset":5}"#)), (3, 2, OWN, value)];
-            assert_eq!(read(&log), (vec![(source("t", 0), Mm2Offset::Reset)], 0), "{value:?}");
+            assert_eq!(read(&log), (vec![(source("t", 0), expected)], 0), "{value:?}");
         }
     }
 

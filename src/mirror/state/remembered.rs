@@ -64,16 +64,20 @@ pub enum Standing {
 impl RememberedPartition {
     /// Where it stands. MirrorMaker's offset wins where the two disagree, and our pair is then void.
     pub fn standing(&self) -> Standing {
-        match (self.mm2, self.position, self.baseline) {
-            (Some(Mm2Offset::Reset), _, _) => Standing::Reset,
-            (Some(Mm2Offset::Last(last)), Some(pair), _) if pair.upstream - 1 == last => Standing::Pair(pair),
-            (Some(Mm2Offset::Last(last)), None, Some(begin)) if begin.upstream - 1 == last => {
-                Standing::Baseline(begin)
-            }
-            (Some(Mm2Offset::Last(last)), _, _) => Standing::Offset(last.saturating_add(1)),
-            (None, Some(pair), _) => Standing::Pair(pair),
-            (None, None, Some(begin)) => Standing::Baseline(begin),
-            (None, None, None) => Standing::Unknown,
+        let Some(mm2) = self.mm2 else {
+            return match (self.position, self.baseline) {
+                (Some(pair), _) => Standing::Pair(pair),
+                (None, Some(begin)) => Standing::Baseline(begin),
+                (None, None) => Standing::Unknown,
+            };
+        };
+        let Mm2Offset::Last(last) = mm2 else { return Standing::Reset };
+        let next = last.saturating_add(1);
+        match (self.position, self.baseline) {
+            (Some(pair), _) if pair.upstream == next => Standing::Pair(pair),
+            (_, Some(begin)) if begin.upstream == next => Standing::Baseline(begin),
+            _ if last < 0 => Standing::Reset,
+            _ => Standing::Offset(next),
         }
     }
 }
@@ -196,6 +200,10 @@ mod tests {
         check(last(9), None, Some(baseline(10)), Standing::Baseline(baseline(10)));
         check(None, None, Some(baseline(0)), Standing::Baseline(baseline(0)));
         check(None, Some(pair(10)), None, Standing::Pair(pair(10)));
+        check(last(499), Some(pair(10)), Some(baseline(500)), Standing::Baseline(baseline(500)));
+        check(last(-1), Some(pair(0)), None, Standing::Pair(pair(0)));
+        check(last(-1), Some(pair(10)), Some(baseline(0)), Standing::Baseline(baseline(0)));
+        check(last(-1), Some(pair(10)), Some(baseline(3)), Standing::Reset);
         check(Some(Mm2Offset::Reset), Some(pair(10)), Some(baseline(0)), Standing::Reset);
         check(last(i64::MAX), None, None, Standing::Offset(i64::MAX));
     }

@@ -1,0 +1,127 @@
+//! The control plane of one flow: who may write it, which topics it has, where each partition starts.
+//!
+//! One task per flow owns all of this; the flow's owner, which moves the records, hears of it through one channel of
+//! [`ControlEvent`]s and answers through one of [`ControlCommand`]s. The order of events is the order of the facts:
+//!
+//! ```text
+//! State(Starting) ─► State(WaitingForMirrorMaker)* ─► State(Standby)* ─► Granted
+//!     ─► (TopicReady | TopicFailed | TopicGone | Discovered)*  ─► Revoked ─► State(Standby) ─► Granted ─► …
+//! State(Failed) and State(Stopped) are the last event.
+//! ```
+//! Nothing may be written to the target before `Granted` nor after `Revoked`, but for what is on the wire already.
+//! Everything that a `TopicReady` said is void after `Revoked`; the next `Granted` says it all again.
+//! Rounds are level-triggered: each compares what both clusters say, and the next one repairs what one could not do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::plan::TargetLimits;
+use super::start::StartAt;
+use super::state::records::Position;
+use super::state::{Remembered, TopicPartition};
+use super::status::{FlowState, Stopped};
+
+/// What the owner of a flow hears from its control task.
+#[derive(Debug)]
+pub enum ControlEvent {
+    /// Where the flow stands. `Running` and `Stopping` are for the owner itself to say.
+    State(FlowState),
+    /// This process writes the flow from now on.
+    Granted(Granted),
+    /// It no longer does. Stop writing at once, forget all partitions, store nothing more.
+    Revoked {
+        /// Why.
+        reason: String,
+    },
+    /// A topic can be replicated, or something about it has changed.
+    TopicReady(TopicReady),
+    /// A topic cannot be replicated now; it is tried again. What it said before stands until `TopicGone`.
+    TopicFailed {
+        /// Source topic.
+        topic: Arc<str>,
+        /// The whole story.
+        reason: String,
+        /// When it is tried again, in ms since the epoch; `None` needs a person.
+        retry_ms: Option<i64>,
+    },
+    /// A topic is no longer to be replicated.
+    TopicGone {
+        /// Source topic.
+        topic: Arc<str>,
+        /// Why: deleted at the source, or no longer selected.
+        reason: String,
+    },
+    /// A round over all topics is complete: each selected topic has been reported as ready or failed, and each of its
+    /// partitions that could be reached has its start.
+    Discovered {
+        /// Topics selected.
+        topics: usize,
+        /// Their partitions.
+        partitions: usize,
+        /// Partitions that have no start yet, because their leader could not be asked.
+        pending: usize,
+    },
+}
+
+/// The right to write, with what is remembered.
+#[derive(Debug)]
+pub struct Granted {
+    /// Where to store positions; shared with the control task.
+    pub store: super::state::PositionStore,
+    /// What the flow remembered when it was granted: gaps for the status, the producer, offset maps.
+    pub remembered: Arc<Remembered>,
+}
+
+/// A topic that can be replicated. Sent again when partitions are added or moved to a new start, or when the topic was
+/// created anew on either side; it then replaces what was said of the topic before.
+#[derive(Clone, Debug)]
+pub struct TopicReady {
+    /// The topic at the source.
+    pub source: TopicRef,
+    /// The topic on the target; it has at least as many partitions.
+    pub remote: TopicRef,
+    /// What the target takes, by the remote topic's settings.
+    pub limits: TargetLimits,
+    /// Partitions whose start was decided just now, by partition. A partition that is not among them goes on as it is,
+    /// or waits for a later `TopicReady` when it has no start yet.
+    pub starts: BTreeMap<i32, PartitionStart>,
+}
+
+/// A topic of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicRef {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its id; nil when the cluster has none.
+    pub id: Uuid,
+    /// Number of its partitions.
+    pub partitions: i32,
+}
+
+/// How one partition starts. Whatever had to be stored first is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartitionStart {
+    /// Fetch from here; a gap is on record already.
+    At(StartAt),
+    /// Not replicated, with the reason.
+    Stopped(Stopped),
+}
+
+/// What the owner of a flow tells its control task.
+#[derive(Debug)]
+pub enum ControlCommand {
+    /// Decide anew where a partition starts: its offset is out of range, its log has diverged, or a topic was created
+    /// anew. Answered by a `TopicReady` that holds its start, at once or when its leader can be asked.
+    Restart {
+        /// Which partition, at the source.
+        partition: TopicPartition,
+        /// How far it is; `None` when that is as it was stored.
+        position: Option<Position>,
+    },
+    /// Look at the topics now: a refresh of the metadata has shown something new.
+    Discover,
+    /// Everything is drained and stored: give the flow back and end.
+    Stop,
+}
