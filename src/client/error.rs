@@ -1,0 +1,206 @@
+//! What can go wrong at one cluster. Every message names the cluster, and the broker and API where there is one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::ApiKey;
+
+use super::code::ErrorCode;
+use crate::net;
+
+/// An error of something that was asked of a cluster.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The connection failed, or the peer broke the protocol, or there is no common version.
+    #[error("cluster {cluster}")]
+    Connection {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// What happened, with broker and step.
+        source: net::Error,
+    },
+    /// A broker answered with an error code.
+    #[error("cluster {cluster}, broker {broker}: {api:?} for {subject} answered {code}{}", words(message.as_deref()))]
+    Refused {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// The broker.
+        broker: net::BrokerAddress,
+        /// The API.
+        api: ApiKey,
+        /// What it was about.
+        subject: Subject,
+        /// The code.
+        code: ErrorCode,
+        /// The broker's words.
+        message: Option<String>,
+    },
+    /// The answer leaves out what was asked for.
+    #[error("cluster {cluster}, broker {broker}: the answer to {api:?} leaves out {subject}")]
+    LeftOut {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// The broker.
+        broker: net::BrokerAddress,
+        /// The API.
+        api: ApiKey,
+        /// What is missing.
+        subject: Subject,
+    },
+    /// The cluster does not know the topic or partition.
+    #[error("cluster {cluster}: {subject} does not exist")]
+    Unknown {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// What is unknown.
+        subject: Subject,
+    },
+    /// The partition has no leader.
+    #[error("cluster {cluster}: {subject} has no leader")]
+    NoLeader {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// The partition.
+        subject: Subject,
+    },
+    /// The metadata has no broker of this id.
+    #[error("cluster {cluster}: there is no broker {broker_id}")]
+    NoBroker {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// The id.
+        broker_id: i32,
+    },
+    /// Tried for `default.api.timeout.ms`, in vain.
+    #[error("cluster {cluster}: {api:?} did not succeed within {} ms", after.as_millis())]
+    TimedOut {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// The API.
+        api: ApiKey,
+        /// How long it was tried.
+        after: Duration,
+        /// What the last try brought.
+        source: Box<Error>,
+    },
+    /// More than the caller's limit would have had to be read.
+    #[error("cluster {cluster}: {subject} holds more than {bytes_max} bytes")]
+    TooMuch {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// What was read.
+        subject: Subject,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The owner of the cluster's connections has ended.
+    #[error("cluster {cluster}: its connections are closed")]
+    Closed {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+    },
+}
+
+/// What a request was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The cluster as a whole.
+    Cluster,
+    /// A topic.
+    Topic(Arc<str>),
+    /// A partition.
+    Partition(Arc<str>, i32),
+    /// A group.
+    Group(Arc<str>),
+    /// A transactional id.
+    TransactionalId(Arc<str>),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Cluster => f.write_str("the cluster"),
+            Subject::Topic(topic) => write!(f, "topic {topic}"),
+            Subject::Partition(topic, partition) => write!(f, "partition {topic}-{partition}"),
+            Subject::Group(group) => write!(f, "group {group}"),
+            Subject::TransactionalId(id) => write!(f, "transactional id {id}"),
+        }
+    }
+}
+
+impl Error {
+    /// Kafka's error code, if a broker gave one; of a timed-out call, the code of its last try.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Error::Refused { code, .. } => Some(*code),
+            Error::TimedOut { source, .. } => source.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether the same may succeed when it is tried again.
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Error::Connection { source, .. } => matches!(source.fault(), net::Fault::Lost | net::Fault::Peer),
+            Error::Refused { code, .. } => code.is_retriable(),
+            Error::NoLeader { .. } | Error::NoBroker { .. } | Error::TimedOut { .. } => true,
+            Error::Unknown { .. } | Error::LeftOut { .. } | Error::TooMuch { .. } | Error::Closed { .. } => {
+                false
+            }
+        }
+    }
+
+    /// The message with the messages of all its causes.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
+fn words(message: Option<&str>) -> String {
+    match message {
+        Some(message) if !message.is_empty() => format!(": {message}"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_cluster_broker_api_subject_and_code() {
+        let broker = net::BrokerAddress {
+            host: "10.0.0.1".into(),
+            port: 9092,
+            address: "10.0.0.1:9092".parse().unwrap(),
+        };
+        let refused = Error::Refused {
+            cluster: "A".into(),
+            broker,
+            api: ApiKey::CreateTopics,
+            subject: Subject::Topic("t".into()),
+            code: ErrorCode::INVALID_REPLICATION_FACTOR,
+            message: Some("only one broker".into()),
+        };
+        let timed_out = Error::TimedOut {
+            cluster: "A".into(),
+            api: ApiKey::CreateTopics,
+            after: Duration::from_secs(60),
+            source: Box::new(refused),
+        };
+        assert_eq!(
+            timed_out.chain(),
+            "cluster A: CreateTopics did not succeed within 60000 ms: cluster A, broker 10.0.0.1:9092: CreateTopics for \
+             topic t answered INVALID_REPLICATION_FACTOR (38): only one broker"
+        );
+        assert_eq!(timed_out.code(), Some(ErrorCode::INVALID_REPLICATION_FACTOR));
+    }
+}
