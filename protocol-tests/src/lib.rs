@@ -8,10 +8,13 @@
 pub mod compare;
 pub mod embedded;
 mod error;
+pub mod flow;
 pub mod kafka;
 pub mod mirror;
+pub mod pair;
 pub mod process;
 pub mod records;
+pub mod traffic;
 pub mod wait;
 
 pub use error::{HarnessError, Result};

@@ -4,30 +4,16 @@
 use protocol_tests::Result;
 use protocol_tests::compare::{Side, compare_topics};
 use protocol_tests::kafka::{
-    Client, ClientKind, ClusterSpec, Codec, Isolation, Kafka, KafkaVersion, ProducerKind, RealKafka, Step,
-    real_kafka,
+    Client, ClientKind, ClusterSpec, Codec, Isolation, Kafka, KafkaVersion, MirrorMaker, ProducerKind, Step,
 };
+use protocol_tests::pair::{Pair, PairCell};
 use protocol_tests::records::{ReadRecord, TestRecord, TimestampType};
-use std::sync::OnceLock;
+use std::time::Duration;
 
-struct Pair {
-    /// One node of the older release.
-    a: Kafka,
-    /// Three nodes of the current release.
-    b: Kafka,
-}
-
-/// The clusters of this binary, started by the first test that needs them.
-fn pair() -> Result<Option<(&'static RealKafka, &'static Pair)>> {
-    static PAIR: OnceLock<Result<Pair>> = OnceLock::new();
-    let Some(real) = real_kafka()? else { return Ok(None) };
-    let started = PAIR.get_or_init(|| {
-        Ok(Pair {
-            a: Kafka::start(ClusterSpec::new("a").version(KafkaVersion::V3_9_1))?,
-            b: Kafka::start(ClusterSpec::new("b").nodes(3))?,
-        })
-    });
-    Ok(Some((real, started.as_ref().expect("both clusters start"))))
+/// One node of the older release and three of the current one.
+fn pair() -> Result<Option<&'static Pair>> {
+    static PAIR: PairCell = PairCell::new();
+    Pair::get(&PAIR, ClusterSpec::new("a").version(KafkaVersion::V3_9_1), ClusterSpec::new("b").nodes(3))
 }
 
 fn sample() -> Vec<TestRecord> {
@@ -79,16 +65,16 @@ fn check_client(client: &Client, reader: &Client, admin: &Client, kafka: &Kafka)
 
 #[test]
 fn the_java_client_writes_and_reads_every_codec() -> Result<()> {
-    let Some((real, pair)) = pair()? else { return Ok(()) };
-    check_client(&real.java, &real.java, &real.java, &pair.a)
+    let Some(pair) = pair()? else { return Ok(()) };
+    check_client(pair.java(), pair.java(), pair.java(), &pair.a)
 }
 
 #[test]
 fn librdkafka_writes_and_reads_every_codec() -> Result<()> {
-    let Some((real, pair)) = pair()? else { return Ok(()) };
-    let Some(librdkafka) = real.librdkafka()? else { return Ok(()) };
+    let Some(pair) = pair()? else { return Ok(()) };
+    let Some(librdkafka) = pair.real.librdkafka()? else { return Ok(()) };
     assert_eq!(librdkafka.kind(), ClientKind::Librdkafka);
-    check_client(librdkafka, &real.java, &real.java, &pair.b)?;
+    check_client(librdkafka, pair.java(), pair.java(), &pair.b)?;
     let side = Side { bootstrap: &pair.b.bootstrap(), topic: "Librdkafka-zstd" };
     assert_eq!(compare_topics(librdkafka, side, side, Isolation::ReadCommitted)?, sample().len());
     Ok(())
@@ -96,12 +82,12 @@ fn librdkafka_writes_and_reads_every_codec() -> Result<()> {
 
 #[test]
 fn transactions_commit_abort_and_stay_open() -> Result<()> {
-    let Some((real, pair)) = pair()? else { return Ok(()) };
+    let Some(pair) = pair()? else { return Ok(()) };
     let bootstrap = pair.a.bootstrap();
-    let clients = [Some(&real.java), real.librdkafka()?];
+    let clients = [Some(pair.java()), pair.real.librdkafka()?];
     for client in clients.into_iter().flatten() {
         let topic = format!("transactions-{:?}", client.kind());
-        real.java.admin(&bootstrap).create_topic(&topic, 1, &[])?;
+        pair.java().admin(&bootstrap).create_topic(&topic, 1, &[])?;
         let kind = ProducerKind::Transactional(topic.clone());
         let producer = client.producer(&bootstrap, &kind, Codec::Lz4, &[])?;
         let send = |value: &str| Step::Send(topic.clone(), TestRecord::new("k", value).to_partition(0));
@@ -112,7 +98,7 @@ fn transactions_commit_abort_and_stay_open() -> Result<()> {
             producer.run(steps)?;
         }
         let values = |isolation| -> Result<Vec<String>> {
-            let records = real.java.read(&bootstrap, &topic, isolation)?;
+            let records = pair.java().read(&bootstrap, &topic, isolation)?;
             Ok(records.iter().map(ReadRecord::value_text).collect())
         };
         assert_eq!(values(Isolation::ReadUncommitted)?, ["committed", "aborted", "open"]);
@@ -130,18 +116,18 @@ fn transactions_commit_abort_and_stay_open() -> Result<()> {
 
 #[test]
 fn a_killed_node_comes_back_and_leaders_move() -> Result<()> {
-    let Some((real, pair)) = pair()? else { return Ok(()) };
+    let Some(pair) = pair()? else { return Ok(()) };
     let bootstrap = pair.b.bootstrap();
-    let admin = real.java.admin(&bootstrap);
+    let admin = pair.java().admin(&bootstrap);
     admin.create_topic_on("crash", &[vec![3, 1, 2]], &[("min.insync.replicas", "2")])?;
-    let producer = real.java.producer(&bootstrap, &ProducerKind::Idempotent, Codec::None, &[])?;
+    let producer = pair.java().producer(&bootstrap, &ProducerKind::Idempotent, Codec::None, &[])?;
     producer.send("crash", &[TestRecord::new("k", "before")])?;
     pair.b.kill(3)?;
     producer.send("crash", &[TestRecord::new("k", "while node 3 is down")])?;
     pair.b.restart(3)?;
     admin.move_leader("crash", 0, &[3, 1, 2])?;
     producer.send("crash", &[TestRecord::new("k", "after")])?;
-    let records = real.java.read(&bootstrap, "crash", Isolation::ReadCommitted)?;
+    let records = pair.java().read(&bootstrap, "crash", Isolation::ReadCommitted)?;
     let values: Vec<String> = records.iter().map(ReadRecord::value_text).collect();
     assert_eq!(values, ["before", "while node 3 is down", "after"]);
     assert_eq!(admin.describe_topic("crash")?.expect("the topic")[0].leader, 3);
@@ -150,15 +136,15 @@ fn a_killed_node_comes_back_and_leaders_move() -> Result<()> {
 
 #[test]
 fn topics_are_administered() -> Result<()> {
-    let Some((real, pair)) = pair()? else { return Ok(()) };
-    let admin = real.java.admin(&pair.a.bootstrap());
+    let Some(pair) = pair()? else { return Ok(()) };
+    let admin = pair.java().admin(&pair.a.bootstrap());
     admin.create_topic("admin", 2, &[("retention.ms", "3600000")])?;
     admin.create_partitions("admin", 3)?;
     admin.alter_topic_configs("admin", &[("retention.ms", None), ("max.message.bytes", Some("2000"))])?;
     let configs: Vec<(String, String)> = admin.topic_configs("admin")?.into_iter().collect();
     assert_eq!(configs, [("max.message.bytes".to_owned(), "2000".to_owned())]);
     let records: Vec<TestRecord> = (0..10).map(|i| TestRecord::new("k", [i]).to_partition(2)).collect();
-    real.java.produce(&pair.a.bootstrap(), "admin", &records)?;
+    pair.java().produce(&pair.a.bootstrap(), "admin", &records)?;
     admin.delete_records("admin", 2, 4)?;
     let offsets = admin.offsets("admin", Isolation::ReadUncommitted)?;
     assert_eq!((offsets[&0].earliest, offsets[&0].latest), (0, 0));
@@ -169,5 +155,21 @@ fn topics_are_administered() -> Result<()> {
     assert_eq!(admin.group_members("readers")?, []);
     admin.delete_topic("admin")?;
     assert_eq!(admin.describe_topic("admin")?, None);
+    Ok(())
+}
+
+#[test]
+fn mirror_maker_copies_a_topic_and_stops() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    pair.source().create_topic("mm2", 2, &[])?;
+    let records: Vec<TestRecord> =
+        (0..50).map(|i| TestRecord::new("k", [i]).to_partition(i32::from(i) % 2)).collect();
+    pair.java().produce(&pair.a.bootstrap(), "mm2", &records)?;
+    let flow = pair.flow("M").topics("mm2").single_replicas();
+    let mirror =
+        MirrorMaker::start(flow.text(), &["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])?;
+    assert_eq!(pair.wait_equal(&flow, "mm2", Isolation::ReadUncommitted, Duration::from_secs(90))?, 50);
+    mirror.stop()?;
+    assert!(pair.target().topics()?.contains(&"mm2-offsets.M.internal".to_owned()));
     Ok(())
 }

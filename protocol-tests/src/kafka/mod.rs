@@ -18,4 +18,4 @@ pub use cluster::{ClusterSpec, Kafka};
 pub use gate::{RealKafka, RealMode, real_kafka};
 pub use jars::{KafkaJars, KafkaVersion};
 pub use mirror_maker::MirrorMaker;
-pub use stored::StoredBatch;
+pub use stored::{StoredBatch, committed_batches};

@@ -4,6 +4,7 @@
 
 use super::cluster::Kafka;
 use crate::{HarnessError, Result};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -49,6 +50,18 @@ impl StoredBatch {
         self.attributes() & 0x20 != 0
     }
 
+    /// Whether it belongs to a transaction.
+    pub fn is_transactional(&self) -> bool {
+        self.attributes() & 0x10 != 0
+    }
+
+    /// Whether this is the abort marker of a transaction. The key of the only record of a control batch is a version
+    /// and a type (0 abort, 1 commit), two bytes each; before it stand a length, attributes, two deltas and the key's
+    /// length, one byte each.
+    pub fn is_abort_marker(&self) -> bool {
+        self.is_control() && self.bytes.get(HEADER_BYTES + 5..HEADER_BYTES + 9) == Some(&[0, 0, 0, 0])
+    }
+
     /// The codec's number.
     pub fn codec(&self) -> u8 {
         (self.attributes() & 7) as u8
@@ -87,6 +100,28 @@ impl std::fmt::Debug for StoredBatch {
             self.bytes.len()
         )
     }
+}
+
+/// The batches that a reader of committed data gets records from: no control batches, none of an aborted or open
+/// transaction.
+pub fn committed_batches(batches: &[StoredBatch]) -> Vec<StoredBatch> {
+    let mut kept: Vec<Option<&StoredBatch>> = Vec::new();
+    let mut open: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+    for batch in batches {
+        if batch.is_control() {
+            let members = open.remove(&batch.producer_id()).unwrap_or_default();
+            if batch.is_abort_marker() {
+                members.into_iter().for_each(|index| kept[index] = None);
+            }
+            continue;
+        }
+        if batch.is_transactional() {
+            open.entry(batch.producer_id()).or_default().push(kept.len());
+        }
+        kept.push(Some(batch));
+    }
+    open.into_values().flatten().for_each(|index| kept[index] = None);
+    kept.into_iter().flatten().cloned().collect()
 }
 
 impl Kafka {
