@@ -6,6 +6,7 @@ mod append;
 pub mod control;
 mod filter;
 mod java_regex;
+pub mod lease;
 mod offset_map;
 mod plan;
 mod policy;
@@ -13,6 +14,7 @@ mod settings;
 pub mod start;
 pub mod state;
 pub mod status;
+pub mod takeover;
 pub mod topics;
 mod window;
 
