@@ -13,6 +13,10 @@ use uuid::Uuid;
 
 use crate::record::{HEADER_BYTES, Magic};
 
+/// A lane, by its owner's number; the id of its broker will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub i32);
+
 /// A source partition in its flow's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionKey(pub u32);

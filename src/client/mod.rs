@@ -3,11 +3,14 @@
 //! This room does not know that there are two clusters, and owns no producer epoch or sequence.
 
 mod code;
+mod dial;
 mod error;
 pub mod fetch;
 mod lane;
 mod metadata;
 pub mod produce;
+#[cfg(test)]
+mod scripted;
 mod settings;
 mod slab;
 
@@ -15,9 +18,9 @@ pub use crate::net::HostPort;
 pub use code::{Class, ErrorCode, Refresh, Scope};
 pub use error::{Error, Subject};
 pub use lane::{
-    AbortedTransaction, FetchCommand, FetchEvent, FetchPartition, Fetched, FetchedBatch, PartitionKey,
-    ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, RecordError, TargetKey,
-    TargetTopic,
+    AbortedTransaction, FetchCommand, FetchEvent, FetchPartition, Fetched, FetchedBatch, LaneId,
+    PartitionKey, ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, RecordError,
+    TargetKey, TargetTopic,
 };
 pub use metadata::{Broker, ClusterView, Partition, Topic, Topics};
 pub use settings::{FetchSettings, IsolationLevel, ProduceSettings, Settings};

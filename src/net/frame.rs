@@ -100,24 +100,27 @@ pub(super) fn api_key<R: Request>() -> ApiKey {
 
 /// Collects whole replies from a stream. Dropping a read in the middle loses nothing, so it can stand in a `select!`.
 #[derive(Debug)]
-pub(super) struct FrameReader {
+pub struct FrameReader {
     buffer: BytesMut,
     bytes_max: usize,
 }
 
 /// A claimed frame size that is outside the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SizeOutside(pub(super) i32);
+pub struct SizeOutside(pub i32);
 
 /// Why a frame did not come.
 #[derive(Debug)]
-pub(super) enum ReadError {
+pub enum ReadError {
+    /// The system's words; the end of the stream is `UnexpectedEof`.
     Io(std::io::Error),
+    /// The peer claims a size outside the limits.
     Size(SizeOutside),
 }
 
 impl ReadError {
-    pub(super) fn into_error(self, broker: &BrokerAddress, step: Step, bytes_max: usize) -> Error {
+    /// With the broker and the step that it happened at.
+    pub fn into_error(self, broker: &BrokerAddress, step: Step, bytes_max: usize) -> Error {
         match self {
             ReadError::Io(error) => Error::broken(broker, step, error),
             ReadError::Size(SizeOutside(bytes)) => {
@@ -128,7 +131,8 @@ impl ReadError {
 }
 
 impl FrameReader {
-    pub(super) fn new(bytes_max: usize) -> FrameReader {
+    /// For replies of up to `bytes_max`.
+    pub fn new(bytes_max: usize) -> FrameReader {
         FrameReader { buffer: BytesMut::new(), bytes_max }
     }
 
@@ -146,8 +150,11 @@ impl FrameReader {
         Ok(Some(self.buffer.split_to(size).freeze()))
     }
 
-    /// The next whole frame; the end of the stream is `UnexpectedEof`.
-    pub(super) async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<Bytes, ReadError> {
+    /// The next whole frame, without its size field; the end of the stream is `UnexpectedEof`.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the stream cannot be used further.
+    pub async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<Bytes, ReadError> {
         loop {
             if let Some(frame) = self.take_frame().map_err(ReadError::Size)? {
                 return Ok(frame);

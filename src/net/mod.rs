@@ -17,7 +17,9 @@ pub use address::{BrokerAddress, HostPort, HostPortError};
 pub use connection::Connection;
 pub use error::{CloseReason, Error, Fault, Step};
 pub use establish::{Established, establish, establish_after};
-pub use frame::{SIZE_BYTES, decode_response, encode_request, peek_correlation_id};
+pub use frame::{
+    FrameReader, ReadError, SIZE_BYTES, SizeOutside, decode_response, encode_request, peek_correlation_id,
+};
 pub use machine::{Authenticating, Dialing, Machine, Negotiating, Purpose, Ready};
 pub use settings::{Backoff, DnsLookup, Security, Settings};
 pub use versions::{ApiVersions, negotiate};
