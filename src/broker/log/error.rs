@@ -21,11 +21,18 @@ pub struct AppendError {
     pub message: String,
     /// The records at fault, when single ones are.
     pub record_errors: Vec<RecordError>,
+    /// First offset of the log as the Produce reply has it: −1 if the batch was refused before the log saw it.
+    pub log_start_offset: i64,
 }
 
 impl AppendError {
     pub(super) fn new(code: ResponseError, message: impl Into<String>) -> AppendError {
-        AppendError { code, message: message.into(), record_errors: Vec::new() }
+        AppendError { code, message: message.into(), record_errors: Vec::new(), log_start_offset: -1 }
+    }
+
+    /// The text of the Produce reply: brokers send one only when they name records.
+    pub fn client_message(&self) -> Option<&str> {
+        if self.record_errors.is_empty() { None } else { Some(&self.message) }
     }
 
     pub(super) fn invalid_record(message: impl Into<String>) -> AppendError {

@@ -12,20 +12,26 @@
 //! assert_eq!(refused.unwrap_err().code.code(), 87);
 //! ```
 //!
-//! What is here: `validate` (what a broker checks of a batch, and what it does not), `producer` (idempotence),
+//! What is here: `frame`, `validate` and `scan` (what a broker checks of a batch), `violation` (what it does not), `producer` (idempotence),
 //! `transactions` (last stable offset, aborted transactions), `epochs` (leader epochs), `read` (fetch and offset lookup),
 //! `trim` (retention, DeleteRecords, truncation), `inject` (what a test puts in by hand).
 //!
 //! Invariants: `log start ≤ last stable ≤ high watermark ≤ log end`; every offset is given out once, but for truncation;
 //! stored bytes never change, but for compaction and [`PartitionLog::damage`].
 
+mod compact;
+#[cfg(test)]
+mod compact_tests;
 mod contents;
+mod convert;
 mod epochs;
 mod error;
+mod frame;
 mod inject;
 mod marker;
 mod producer;
 mod read;
+mod scan;
 mod settings;
 mod store;
 #[cfg(test)]
@@ -35,10 +41,12 @@ mod tests;
 mod transactions;
 mod trim;
 mod validate;
+mod violation;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::error::ResponseError;
 
+pub use compact::Compacted;
 pub use epochs::{EpochEnd, EpochStart};
 pub use error::{AppendError, OffsetOutOfRange, RecordError};
 pub use marker::{Marker, TransactionResult};
@@ -46,10 +54,12 @@ pub use producer::{BATCHES_REMEMBERED, ProducerInfo};
 pub use read::{FirstBatch, Isolation, ListedOffset, OffsetSpec, Read};
 pub use settings::{CleanupPolicy, Compression, InvalidConfig, LogSettings, Strictness};
 pub use transactions::AbortedTransaction;
-pub use validate::{Origin, Verification, Violation, ViolationKind};
+pub use validate::{Origin, Verification};
+pub use violation::{Violation, ViolationKind};
 
 use crate::record::{Attributes, BatchHeader, NO_PRODUCER_ID, TimestampType, crc32c};
 use epochs::EpochHistory;
+use frame::the_batch;
 use marker::{marker_batch, read_marker};
 use producer::Producers;
 use store::{Store, Stored};
@@ -127,7 +137,8 @@ impl PartitionLog {
         self.settings = settings;
     }
 
-    /// Appends one produced batch, or says what a broker would say against it. The bytes are copied.
+    /// Appends the one batch in a Produce request's records, or says what a broker would say against it. The bytes are
+    /// copied.
     pub fn append(
         &mut self,
         now_ms: i64,
@@ -135,7 +146,20 @@ impl PartitionLog {
         batch: &Bytes,
         origin: Origin,
     ) -> Result<Appended, AppendError> {
-        let Valid { header, max_timestamp, violations } =
+        let batch = the_batch(batch)?;
+        let log_start_offset = self.log_start_offset;
+        self.append_one(now_ms, leader_epoch, &batch, origin)
+            .map_err(|error| AppendError { log_start_offset, ..error })
+    }
+
+    fn append_one(
+        &mut self,
+        now_ms: i64,
+        leader_epoch: i32,
+        batch: &Bytes,
+        origin: Origin,
+    ) -> Result<Appended, AppendError> {
+        let Valid { header, max_timestamp, converted, violations } =
             validate(batch, origin, &self.settings, now_ms, &self.partition)?;
         self.check_room(header.size_bytes)?;
         if let Origin::Client(verification) = origin
@@ -157,6 +181,7 @@ impl PartitionLog {
             TimestampType::LogAppendTime => (now_ms, now_ms),
         };
         let base_offset = self.log_end_offset;
+        let batch = converted.as_ref().unwrap_or(batch);
         let bytes = stored_bytes(batch, &header, base_offset, leader_epoch, timestamp_type, max_timestamp);
         self.note(base_offset, violations);
         self.push(bytes, BatchHeader { base_offset, max_timestamp, ..header }, leader_epoch);

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 
+use super::contents::{Lengths, decompressed, for_each_record};
 use super::error::OffsetOutOfRange;
 use super::transactions::AbortedTransaction;
 use super::{PartitionLog, Stored};
-use crate::broker::log::contents::for_each_record;
-use crate::record::{BatchHeader, Codec, HEADER_BYTES, TimestampType};
+use crate::record::{BatchHeader, Codec, TimestampType};
 
 /// Up to where a reader may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,28 +173,29 @@ impl PartitionLog {
     }
 
     fn first_at_time(&self, stored: &Stored, timestamp: i64, isolation: Isolation) -> Option<ListedOffset> {
-        let (offset, timestamp) = record_at_time(stored, timestamp, self.log_start_offset)?;
+        let (offset, timestamp) = self.record_at_time(stored, timestamp)?;
         let found = ListedOffset { offset, timestamp, leader_epoch: stored.leader_epoch };
         (offset < self.visible_end(isolation)).then_some(found)
     }
-}
 
-/// The first record of the batch at or behind `from_offset` that has this time or a later one.
-fn record_at_time(stored: &Stored, timestamp: i64, from_offset: i64) -> Option<(i64, i64)> {
-    let whole = (stored.base_offset.max(from_offset), stored.max_timestamp);
-    let Ok(header) = BatchHeader::parse(&stored.bytes) else { return Some(whole) };
-    if header.attributes.timestamp_type() == TimestampType::LogAppendTime
-        || header.attributes.codec() != Ok(Codec::None)
-    {
-        return Some(whole);
-    }
-    let mut found = None;
-    let walked = for_each_record(&stored.bytes[HEADER_BYTES..], header.record_count, |record| {
-        let offset = header.base_offset + i64::from(record.offset_delta);
-        let time = header.base_timestamp.wrapping_add(record.timestamp_delta);
-        if found.is_none() && time >= timestamp && offset >= from_offset {
-            found = Some((offset, time));
+    /// The first record of the batch that has this time or a later one and is not below the log start.
+    fn record_at_time(&self, stored: &Stored, timestamp: i64) -> Option<(i64, i64)> {
+        let whole = (stored.base_offset.max(self.log_start_offset), stored.max_timestamp);
+        let Ok(header) = BatchHeader::parse(&stored.bytes) else { return Some(whole) };
+        if header.attributes.timestamp_type() == TimestampType::LogAppendTime {
+            return Some(whole);
         }
-    });
-    walked.ok().and(found)
+        let codec = header.attributes.codec().ok()?;
+        let records = decompressed(&stored.bytes, codec, self.settings.decompressed_bytes_max).ok()?;
+        let lengths = if codec == Codec::None { Lengths::Checked } else { Lengths::Ignored };
+        let mut found = None;
+        let walked = for_each_record(&records, header.record_count, lengths, |record| {
+            let offset = header.base_offset + i64::from(record.offset_delta);
+            let time = header.base_timestamp.wrapping_add(record.timestamp_delta);
+            if found.is_none() && time >= timestamp && offset >= self.log_start_offset {
+                found = Some((offset, time));
+            }
+        });
+        walked.ok().and(found)
+    }
 }

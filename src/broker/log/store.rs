@@ -70,6 +70,10 @@ impl Store {
         self.batches.iter()
     }
 
+    pub(super) fn into_iter(self) -> impl Iterator<Item = Stored> {
+        self.batches.into_iter()
+    }
+
     pub(super) fn iter_from(&self, offset: i64) -> impl Iterator<Item = &Stored> {
         self.batches.range(self.find(offset)..)
     }

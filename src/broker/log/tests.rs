@@ -69,7 +69,20 @@ fn batches_that_a_broker_refuses() {
     refuses(&BatchSpec::of(3).with(|batch| batch.attributes = 5).bytes(), UnknownServerError);
     let two = [BatchSpec::of(1).bytes(), BatchSpec::of(1).bytes()].concat();
     refuses(&Bytes::from(two), InvalidRecord);
+    let zeros = [&BatchSpec::of(1).bytes()[..], &[0; 12]].concat();
+    refuses(&Bytes::from(zeros), CorruptMessage);
     refuses(&Bytes::new(), InvalidRecord);
+}
+
+#[test]
+fn bytes_behind_the_batch_that_are_no_whole_entry_are_dropped() {
+    let batch = BatchSpec::of(1).bytes();
+    for tail in [&[0; 11][..], &batch[..batch.len() - 1]] {
+        let mut log = log();
+        let records = Bytes::from([&batch[..], tail].concat());
+        assert_eq!(log.append(NOW, 0, &records, CLIENT).map(|done| done.base_offset), Ok(0));
+        assert_eq!(log.size_bytes(), batch.len());
+    }
 }
 
 #[test]

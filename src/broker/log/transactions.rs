@@ -79,6 +79,11 @@ impl Transactions {
             .any(|ended| ended.producer_id == producer_id && ended.first_offset <= offset)
     }
 
+    /// Compaction removed a marker, and before it every batch of its transaction.
+    pub(super) fn marker_removed(&mut self, marker_offset: i64) {
+        self.aborted.retain(|ended| ended.marker_offset != marker_offset);
+    }
+
     pub(super) fn cut_front(&mut self, log_start_offset: i64) {
         while self.aborted.front().is_some_and(|ended| ended.marker_offset < log_start_offset) {
             self.aborted.pop_front();
