@@ -15,16 +15,16 @@ use super::builder::{BatchBuilder, BatchOptions};
 use super::patch::verify_crc;
 use super::records::{OpenBatch, check_no_rest, take_framed};
 use super::varint::{
-    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, take_varint, take_varlong, varint_bytes, varlong_bytes,
-    write_varint, write_varlong,
+    VARINT_BYTES_MAX, VARLONG_BYTES_MAX, take_varint, take_varlong, varint_bytes, varint_word, varlong_bytes,
+    varlong_word,
 };
 use super::{BatchHeader, Codec, Error, HEADER_BYTES};
 
 /// A record of one byte for each field.
 const RECORD_BYTES_MIN: usize = 7;
-/// Length, attributes, timestamp delta, offset delta, and what rounds it up for fixed-size copies.
-const RECORD_FRONT_BYTES: usize = 24;
-const _: () = assert!(2 * VARINT_BYTES_MAX + VARLONG_BYTES_MAX < RECORD_FRONT_BYTES);
+/// What a front of a record is written in: both deltas always fit, length and attributes usually too.
+const WORD_BYTES: usize = 16;
+const _: () = assert!(VARINT_BYTES_MAX + VARLONG_BYTES_MAX <= WORD_BYTES);
 
 /// Several batches as one: base offset 0, dense, no producer, CreateTime, checksum right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ struct Merger {
 
 impl Merger {
     fn new(size: &MergeSize, capacity: usize) -> Merger {
-        let mut bytes = Vec::with_capacity(capacity + RECORD_FRONT_BYTES);
+        let mut bytes = Vec::with_capacity(capacity + WORD_BYTES);
         bytes.resize(HEADER_BYTES, 0);
         Merger { bytes, base_timestamp: size.first.base_timestamp, max_timestamp: i64::MIN, record_count: 0 }
     }
@@ -187,19 +187,30 @@ impl Merger {
 
     #[inline]
     fn put(&mut self, attributes: u8, timestamp_delta: i64, offset_delta: i32, body: &[u8]) {
-        let inner = 1 + varlong_bytes(timestamp_delta) + varint_bytes(offset_delta) + body.len();
-        let mut front = [0; RECORD_FRONT_BYTES];
+        let (timestamp_word, timestamp_bytes) = varlong_word(timestamp_delta);
+        let (offset_word, offset_bytes) = varint_word(offset_delta);
+        let deltas = timestamp_word | u128::from(offset_word) << (8 * timestamp_bytes);
+        let delta_bytes = timestamp_bytes + offset_bytes;
         // Bounded by the batch's size, which `MergeSize` holds within 31 bits.
-        let mut used = write_varint(inner as i32, &mut front);
-        front[used] = attributes;
-        used += 1;
-        used += write_varlong(timestamp_delta, &mut front[used..]);
-        used += write_varint(offset_delta, &mut front[used..]);
-        // A copy of fixed size is a few moves, one of `used` bytes a call.
-        let end = self.bytes.len() + used;
-        self.bytes.extend_from_slice(&front);
-        self.bytes.truncate(end);
+        let (length_word, length_bytes) = varint_word((1 + delta_bytes + body.len()) as i32);
+        let front = u128::from(length_word | u64::from(attributes) << (8 * length_bytes));
+        let front_bytes = length_bytes + 1;
+        if front_bytes + delta_bytes <= WORD_BYTES {
+            self.put_word(front | deltas << (8 * front_bytes), front_bytes + delta_bytes);
+        } else {
+            self.put_word(front, front_bytes);
+            self.put_word(deltas, delta_bytes);
+        }
         self.bytes.extend_from_slice(body);
+    }
+
+    /// Appends the lower bytes of `word`. A copy of fixed size is two moves, one of `used` bytes a call; and bytes that
+    /// go through memory one by one cannot be read back as words without a stall.
+    #[inline]
+    fn put_word(&mut self, word: u128, used: usize) {
+        let end = self.bytes.len() + used;
+        self.bytes.extend_from_slice(&word.to_le_bytes());
+        self.bytes.truncate(end);
     }
 
     fn finish(self, codec: Codec) -> Result<Merged, Error> {

@@ -163,6 +163,7 @@ impl OpenBatch {
 }
 
 /// Takes `length` and as many bytes off the front.
+#[inline]
 pub(super) fn take_framed<'a>(bytes: &mut &'a [u8], what: &'static str) -> Result<&'a [u8], Error> {
     let length = take_varint(bytes, what)?;
     take_bytes(bytes, length, what)
@@ -209,6 +210,7 @@ fn take_nullable<'a>(bytes: &mut &'a [u8], what: &'static str) -> Result<Option<
     }
 }
 
+#[inline]
 fn take_bytes<'a>(bytes: &mut &'a [u8], length: i32, what: &'static str) -> Result<&'a [u8], Error> {
     let needed = usize::try_from(length).map_err(|_| Error::Invalid {
         what,

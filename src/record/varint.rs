@@ -52,6 +52,39 @@ pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&bytes[..used]);
 }
 
+/// The bytes of `value`, the first in the lowest place, and how many there are: for writers that keep them in registers.
+#[inline]
+pub(super) fn varint_word(value: i32) -> (u64, usize) {
+    let raw = u64::from(zigzag32(value));
+    if raw < 0x80 { (raw, 1) } else { word(raw) }
+}
+
+/// The bytes of `value`, the first in the lowest place, and how many there are.
+#[inline]
+pub(super) fn varlong_word(value: i64) -> (u128, usize) {
+    /// What eight groups of seven bits hold.
+    const WORD_MAX: u64 = (1 << 56) - 1;
+    let raw = zigzag64(value);
+    if raw <= WORD_MAX {
+        let (word, count) = word(raw);
+        return (u128::from(word), count);
+    }
+    let mut bytes = [0; 16];
+    let count = write(raw, &mut bytes);
+    (u128::from_le_bytes(bytes), count)
+}
+
+#[inline]
+fn word(mut raw: u64) -> (u64, usize) {
+    let (mut word, mut shift) = (0, 0);
+    while raw >= 0x80 {
+        word |= (raw & 0x7f | 0x80) << shift;
+        raw >>= 7;
+        shift += 8;
+    }
+    (word | raw << shift, shift / 8 + 1)
+}
+
 /// Bytes that `value` takes as a 32-bit number.
 #[inline]
 pub fn varint_bytes(value: i32) -> usize {
@@ -194,6 +227,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn words_hold_the_same_bytes(value: i64, shift in 0_u32..64) {
+            let value = value >> shift;
+            let mut bytes = [0; 16];
+            let count = write_varlong(value, &mut bytes);
+            prop_assert_eq!(varlong_word(value), (u128::from_le_bytes(bytes), count));
+            let mut bytes = [0; 8];
+            let count = write_varint(value as i32, &mut bytes);
+            prop_assert_eq!(varint_word(value as i32), (u64::from_le_bytes(bytes), count));
+        }
+
         #[test]
         fn every_number_comes_back(value: i64, tail: Vec<u8>) {
             let mut bytes = Vec::new();
