@@ -12,6 +12,9 @@
 //! Everything that a `TopicReady` said is void after `Revoked`; the next `Granted` says it all again.
 //! Rounds are level-triggered: each compares what both clusters say, and the next one repairs what one could not do.
 
+mod registry;
+mod starts;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,8 +22,8 @@ use uuid::Uuid;
 
 use super::plan::TargetLimits;
 use super::start::StartAt;
-use super::state::records::Position;
-use super::state::{Remembered, TopicPartition};
+use super::state::records::{Gap, Position, ProducerRecord};
+use super::state::{PositionStore, TopicPartition};
 use super::status::{FlowState, Stopped};
 
 /// What the owner of a flow hears from its control task.
@@ -69,13 +72,16 @@ pub enum ControlEvent {
 #[derive(Debug)]
 pub struct Granted {
     /// Where to store positions; shared with the control task.
-    pub store: super::state::PositionStore,
-    /// What the flow remembered when it was granted: gaps for the status, the producer, offset maps.
-    pub remembered: Arc<Remembered>,
+    pub store: PositionStore,
+    /// The producer that appended for the flow before, if it is known.
+    pub producer: Option<ProducerRecord>,
+    /// Gaps on record, for the status.
+    pub gaps: Vec<(TopicPartition, Gap)>,
 }
 
-/// A topic that can be replicated. Sent again when partitions are added or moved to a new start, or when the topic was
-/// created anew on either side; it then replaces what was said of the topic before.
+/// A topic that can be replicated. Sent again when partitions are added or get a new start, and when the topic was created
+/// anew on either side; it then replaces what was said of the topic before. Where an id has changed, the owner asks for a
+/// [`ControlCommand::Restart`] of each partition that it has started, because only it knows how far they are.
 #[derive(Clone, Debug)]
 pub struct TopicReady {
     /// The topic at the source.

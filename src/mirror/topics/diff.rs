@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::mirror::control::TopicRef;
 use crate::mirror::{FlowSettings, Selection, selects};
 
 /// What a cluster's metadata says of a topic.
@@ -44,8 +45,8 @@ pub enum Action {
     Create,
     /// More partitions, up to the source's number.
     Grow {
-        /// How many it has.
-        from: i32,
+        /// What is there.
+        there: TopicView,
     },
     /// Nothing.
     Keep(TopicView),
@@ -58,6 +59,16 @@ pub struct Diff {
     pub topics: Vec<TopicDiff>,
     /// Topics that are selected but cannot be replicated, with the reason.
     pub refused: BTreeMap<Arc<str>, String>,
+}
+
+impl TopicDiff {
+    /// Both sides, when this is there on the target.
+    pub fn refs(&self, there: TopicView) -> (TopicRef, TopicRef) {
+        let source =
+            TopicRef { name: Arc::clone(&self.source), id: self.view.id, partitions: self.view.partitions };
+        let remote = TopicRef { name: Arc::clone(&self.remote), id: there.id, partitions: there.partitions };
+        (source, remote)
+    }
 }
 
 /// Remembers which names are selected, so that patterns run once for each name.
@@ -130,7 +141,7 @@ impl Round<'_> {
             return;
         }
         let action = match self.target.get(&remote) {
-            Some(&there) if there.partitions < view.partitions => Action::Grow { from: there.partitions },
+            Some(&there) if there.partitions < view.partitions => Action::Grow { there },
             Some(&there) => Action::Keep(there),
             None if self.taken_names.contains(&collision_name(&remote)) => {
                 let reason = format!(
@@ -177,7 +188,7 @@ mod tests {
         let topics = diff.topics.iter().map(|topic| {
             let action = match topic.action {
                 Action::Create => format!("create {}", topic.view.partitions),
-                Action::Grow { from } => format!("grow {from} to {}", topic.view.partitions),
+                Action::Grow { there } => format!("grow {} to {}", there.partitions, topic.view.partitions),
                 Action::Keep(there) => format!("keep {}", there.partitions),
             };
             format!("{} as {}: {action}", topic.source, topic.remote)
