@@ -81,8 +81,8 @@ pub enum Error {
         api: ApiKey,
         /// How long it was tried.
         after: Duration,
-        /// What the last try brought.
-        source: Box<Error>,
+        /// What the last try brought, if one ended.
+        source: Option<Box<Error>>,
     },
     /// More than the caller's limit would have had to be read.
     #[error("cluster {cluster}: {subject} holds more than {bytes_max} bytes")]
@@ -134,7 +134,7 @@ impl Error {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Error::Refused { code, .. } => Some(*code),
-            Error::TimedOut { source, .. } => source.code(),
+            Error::TimedOut { source, .. } => source.as_ref().and_then(|source| source.code()),
             _ => None,
         }
     }
@@ -194,7 +194,7 @@ mod tests {
             cluster: "A".into(),
             api: ApiKey::CreateTopics,
             after: Duration::from_secs(60),
-            source: Box::new(refused),
+            source: Some(Box::new(refused)),
         };
         assert_eq!(
             timed_out.chain(),

@@ -2,19 +2,28 @@
 //!
 //! This room does not know that there are two clusters, and owns no producer epoch or sequence.
 
+mod api;
+mod cluster;
 mod code;
 mod dial;
 mod error;
 pub mod fetch;
 mod lane;
 mod metadata;
+mod owner;
+mod pool;
 pub mod produce;
+mod refresh;
 #[cfg(test)]
 mod scripted;
 mod settings;
 mod slab;
+#[cfg(test)]
+mod test_cluster;
 
 pub use crate::net::HostPort;
+pub use api::Api;
+pub use cluster::{Answer, Cluster, CoordinatorKind, Node};
 pub use code::{Class, ErrorCode, Refresh, Scope};
 pub use error::{Error, Subject};
 pub use lane::{

@@ -142,3 +142,23 @@ async fn exchange(
         Err(_) => Err(Error::RequestTimeout { broker: broker.clone(), step, after }),
     }
 }
+
+/// `client.dns.lookup=resolve_canonical_bootstrap_servers_only` (KIP-235): each name becomes the canonical names of its
+/// addresses. A name that cannot be resolved is kept as it is, so that dialling it tells why.
+pub async fn canonical_bootstrap(seam: &Seam, servers: &[HostPort]) -> Vec<HostPort> {
+    let mut canonical = Vec::new();
+    for server in servers {
+        let Ok(addresses) = seam.resolve(&server.host, server.port).await else {
+            canonical.push(server.clone());
+            continue;
+        };
+        for address in addresses {
+            let name = seam.canonical_name(address.ip()).await;
+            let host = name.unwrap_or_else(|_| address.ip().to_string());
+            canonical.push(HostPort::new(host, address.port()));
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    canonical.retain(|server| seen.insert(server.clone()));
+    canonical
+}

@@ -11,7 +11,7 @@ mod simulated;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -68,6 +68,14 @@ impl Seam {
         match self {
             Seam::Real(_) => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
             Seam::Simulated(simulation) => simulation.resolve(host, port),
+        }
+    }
+
+    /// The canonical name of an address: what a reverse lookup gives.
+    pub async fn canonical_name(&self, address: IpAddr) -> io::Result<String> {
+        match self {
+            Seam::Real(_) => self.blocking(move || dns_lookup::lookup_addr(&address)).await,
+            Seam::Simulated(simulation) => simulation.canonical_name(address),
         }
     }
 

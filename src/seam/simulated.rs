@@ -149,6 +149,12 @@ impl Simulation {
         }
     }
 
+    pub(super) fn canonical_name(&self, address: std::net::IpAddr) -> io::Result<String> {
+        let world = lock(&self.world);
+        let found = world.hosts.iter().find(|&(_, &known)| known == address);
+        found.map(|(name, _)| name.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     pub(super) fn listen(&self, mut address: SocketAddr) -> io::Result<SimulatedListener> {
         let mut world = lock(&self.world);
         if address.port() == 0 {

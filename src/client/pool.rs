@@ -1,0 +1,239 @@
+//! Which broker to connect to, and when, without connecting.
+//!
+//! Known brokers and bootstrap servers stand in one table. A node that fails backs off (`reconnect.backoff.ms`, doubling)
+//! and is chosen after all that failed less; so a dead bootstrap server is skipped, and when all known brokers fail, the
+//! bootstrap servers get their turn again (KIP-899).
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::metadata::ClusterView;
+use crate::net::{Backoff, HostPort};
+
+/// Somebody to connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum NodeKey {
+    /// A broker of the metadata, by id.
+    Broker(i32),
+    /// An address of `bootstrap.servers`, by position.
+    Bootstrap(usize),
+}
+
+/// The nodes of a cluster; `C` is what connecting one brings.
+#[derive(Debug)]
+pub(super) struct Pool<C> {
+    backoff: Backoff,
+    nodes: BTreeMap<NodeKey, Node<C>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node<C> {
+    pub(super) address: HostPort,
+    failures: u32,
+    not_before: Option<Instant>,
+    pub(super) state: State<C>,
+}
+
+/// Where a node stands.
+#[derive(Debug)]
+pub(super) enum State<C> {
+    Down,
+    Dialing,
+    Up(C),
+}
+
+impl<C> Pool<C> {
+    pub(super) fn new(bootstrap: &[HostPort], backoff: Backoff) -> Pool<C> {
+        let mut pool = Pool { backoff, nodes: BTreeMap::new() };
+        pool.set_bootstrap(bootstrap);
+        pool
+    }
+
+    /// Replaces the bootstrap servers, as their names resolve now.
+    pub(super) fn set_bootstrap(&mut self, bootstrap: &[HostPort]) {
+        self.nodes.retain(|key, _| matches!(key, NodeKey::Broker(_)));
+        for (index, address) in bootstrap.iter().enumerate() {
+            self.nodes.insert(NodeKey::Bootstrap(index), Node::new(address.clone()));
+        }
+    }
+
+    /// Takes over the brokers of a new view. A node whose address changed starts anew; a connection that was made through
+    /// a bootstrap address becomes its broker's.
+    pub(super) fn update(&mut self, view: &ClusterView) {
+        self.nodes.retain(|key, node| match key {
+            NodeKey::Bootstrap(_) => true,
+            NodeKey::Broker(id) => view.brokers.get(id).is_some_and(|broker| broker.address == node.address),
+        });
+        for broker in view.brokers.values() {
+            let key = NodeKey::Broker(broker.id);
+            if self.nodes.contains_key(&key) {
+                continue;
+            }
+            let mut node = Node::new(broker.address.clone());
+            let same = self
+                .nodes
+                .values_mut()
+                .find(|known| known.address == broker.address && matches!(known.state, State::Up(_)));
+            if let Some(same) = same {
+                node.state = std::mem::replace(&mut same.state, State::Down);
+            }
+            self.nodes.insert(key, node);
+        }
+    }
+
+    pub(super) fn get(&mut self, key: NodeKey) -> Option<&mut Node<C>> {
+        self.nodes.get_mut(&key)
+    }
+
+    pub(super) fn keys(&self) -> Vec<NodeKey> {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// The node to use when any will do: one that is up, else the one that failed least, brokers first; of equals a random
+    /// one. When all back off, the first that may be tried.
+    pub(super) fn any(&self, now: Instant, random: u64) -> Option<NodeKey> {
+        let up = self.nodes.iter().find(|(_, node)| matches!(node.state, State::Up(_)));
+        if let Some((&key, _)) = up {
+            return Some(key);
+        }
+        let count = self.nodes.len().max(1);
+        let start = usize::try_from(random % count as u64).unwrap_or(0);
+        let rank = |index: usize, key: &NodeKey, node: &Node<C>| {
+            let waits = node.not_before.filter(|&at| at > now);
+            let is_bootstrap = matches!(key, NodeKey::Bootstrap(_));
+            (waits, node.failures, is_bootstrap, (index + count - start) % count)
+        };
+        let ranked = self.nodes.iter().enumerate();
+        ranked.min_by_key(|&(index, (key, node))| rank(index, key, node)).map(|(_, (&key, _))| key)
+    }
+
+    /// When the node may be dialled.
+    pub(super) fn not_before(&self, key: NodeKey) -> Option<Instant> {
+        self.nodes.get(&key).and_then(|node| node.not_before)
+    }
+
+    /// How often in a row it could not be dialled.
+    pub(super) fn failures(&self, key: NodeKey) -> u32 {
+        self.nodes.get(&key).map_or(0, |node| node.failures)
+    }
+
+    pub(super) fn connected(&mut self, key: NodeKey, connection: C, now: Instant, random: u64) {
+        let wait = self.backoff.delay(0, random);
+        if let Some(node) = self.nodes.get_mut(&key) {
+            // A broker that accepts and closes at once is not dialled in a busy loop.
+            *node = Node {
+                address: node.address.clone(),
+                failures: 0,
+                not_before: Some(now + wait),
+                state: State::Up(connection),
+            };
+        }
+    }
+
+    pub(super) fn failed(&mut self, key: NodeKey, now: Instant, random: u64) {
+        let backoff = self.backoff;
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.not_before = Some(now + backoff.delay(node.failures, random));
+            node.failures = node.failures.saturating_add(1);
+            node.state = State::Down;
+        }
+    }
+}
+
+impl<C> Node<C> {
+    fn new(address: HostPort) -> Node<C> {
+        Node { address, failures: 0, not_before: None, state: State::Down }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
+    use kafka_protocol::messages::{BrokerId, MetadataResponse};
+
+    use super::super::metadata::Topics;
+    use super::*;
+
+    fn view(brokers: &[(i32, u16)]) -> ClusterView {
+        let broker = |&(id, port): &(i32, u16)| {
+            let broker = MetadataResponseBroker::default().with_node_id(BrokerId(id));
+            broker.with_host("h".into()).with_port(port.into())
+        };
+        let answer = MetadataResponse::default().with_brokers(brokers.iter().map(broker).collect());
+        ClusterView::default().apply(&answer, &Topics::All)
+    }
+
+    fn pool() -> Pool<&'static str> {
+        let bootstrap = [HostPort::new("h", 1), HostPort::new("h", 2)];
+        Pool::new(&bootstrap, Backoff::millis(50, 1_000))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_bootstrap_server_is_skipped() {
+        let (mut pool, now) = (pool(), Instant::now());
+        for random in 0..4 {
+            let first = pool.any(now, random).unwrap();
+            pool.failed(first, now, 0);
+            let second = pool.any(now, random).unwrap();
+            assert_ne!(first, second);
+            pool = self::pool();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_all_brokers_fail_the_bootstrap_servers_get_their_turn() {
+        let (mut pool, now) = (pool(), Instant::now());
+        pool.update(&view(&[(7, 7), (8, 8)]));
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let key = pool.any(now, 0).unwrap();
+            pool.failed(key, now, 0);
+            order.push(key);
+        }
+        assert_eq!(
+            order,
+            [NodeKey::Broker(7), NodeKey::Broker(8), NodeKey::Bootstrap(0), NodeKey::Bootstrap(1)]
+        );
+        let first = pool.any(now, 0).unwrap();
+        assert!(pool.not_before(first).is_some_and(|at| at > now), "all back off now");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_up_is_used_and_a_bootstrap_connection_becomes_its_brokers() {
+        let (mut pool, now) = (pool(), Instant::now());
+        pool.connected(NodeKey::Bootstrap(1), "connection", now, 0);
+        assert_eq!(pool.any(now, 0), Some(NodeKey::Bootstrap(1)));
+        pool.update(&view(&[(6, 1), (7, 2)]));
+        assert_eq!(pool.any(now, 0), Some(NodeKey::Broker(7)));
+        assert!(matches!(pool.get(NodeKey::Broker(7)).unwrap().state, State::Up("connection")));
+        assert!(matches!(pool.get(NodeKey::Bootstrap(1)).unwrap().state, State::Down));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moved_or_removed_broker_starts_anew() {
+        let (mut pool, now) = (pool(), Instant::now());
+        pool.update(&view(&[(6, 1), (7, 2)]));
+        pool.connected(NodeKey::Broker(6), "six", now, 0);
+        pool.connected(NodeKey::Broker(7), "seven", now, 0);
+        pool.update(&view(&[(7, 9)]));
+        assert!(pool.get(NodeKey::Broker(6)).is_none());
+        let seven = pool.get(NodeKey::Broker(7)).unwrap();
+        assert_eq!(seven.address, HostPort::new("h", 9));
+        assert!(matches!(seven.state, State::Down));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn back_off_doubles_and_success_forgets() {
+        let (mut pool, now) = (pool(), Instant::now());
+        let key = NodeKey::Bootstrap(0);
+        for (failures, millis) in [(1, 50), (2, 100), (3, 200)] {
+            pool.failed(key, now, u64::MAX / 2);
+            assert_eq!(pool.failures(key), failures);
+            let wait = (pool.not_before(key).unwrap() - now).as_millis();
+            assert!((millis - 2..=millis + 2).contains(&wait), "{wait}");
+        }
+        pool.connected(key, "up", now, 0);
+        assert_eq!(pool.failures(key), 0);
+    }
+}
