@@ -257,7 +257,7 @@ impl Cluster {
         let id = coordinators(&answer.response).next().map(|(_, id, _)| id);
         id.filter(|&id| id >= 0).ok_or_else(|| Error::LeftOut {
             cluster: self.alias().clone(),
-            broker: answer.broker,
+            broker: Box::new(answer.broker),
             api: ApiKey::FindCoordinator,
             subject: node.subject(),
         })
@@ -345,11 +345,12 @@ impl Cluster {
         code: ErrorCode,
         message: Option<String>,
     ) -> Error {
+        let broker = Box::new(broker);
         Error::Refused { cluster: self.alias().clone(), broker, api: R::API, subject, code, message }
     }
 
     pub(super) fn connection_error(&self, source: net::Error) -> Error {
-        Error::Connection { cluster: self.alias().clone(), source }
+        Error::Connection { cluster: self.alias().clone(), source: Box::new(source) }
     }
 
     fn closed(&self) -> Error {

@@ -11,8 +11,8 @@ use super::*;
 use crate::seam::Link;
 
 /// ListGroups answered with these codes, one after the other, then with success.
-fn codes(codes: &[i16]) -> impl FnMut(&Asked) -> Reply + Send + 'static {
-    let mut codes = codes.to_vec().into_iter();
+fn codes(codes: &'static [i16]) -> impl FnMut(&Asked) -> Reply + Send + 'static {
+    let mut codes = codes.iter().copied();
     move |asked| match asked.api {
         ApiKey::ListGroups => {
             asked.reply(&ListGroupsResponse::default().with_error_code(codes.next().unwrap_or(0)))

@@ -18,7 +18,7 @@ pub enum Error {
         /// The cluster's alias.
         cluster: Arc<str>,
         /// What happened, with broker and step.
-        source: net::Error,
+        source: Box<net::Error>,
     },
     /// A broker answered with an error code.
     #[error("cluster {cluster}, broker {broker}: {api:?} for {subject} answered {code}{}", words(message.as_deref()))]
@@ -26,7 +26,7 @@ pub enum Error {
         /// The cluster's alias.
         cluster: Arc<str>,
         /// The broker.
-        broker: net::BrokerAddress,
+        broker: Box<net::BrokerAddress>,
         /// The API.
         api: ApiKey,
         /// What it was about.
@@ -42,7 +42,7 @@ pub enum Error {
         /// The cluster's alias.
         cluster: Arc<str>,
         /// The broker.
-        broker: net::BrokerAddress,
+        broker: Box<net::BrokerAddress>,
         /// The API.
         api: ApiKey,
         /// What is missing.
@@ -184,7 +184,7 @@ mod tests {
         };
         let refused = Error::Refused {
             cluster: "A".into(),
-            broker,
+            broker: Box::new(broker),
             api: ApiKey::CreateTopics,
             subject: Subject::Topic("t".into()),
             code: ErrorCode::INVALID_REPLICATION_FACTOR,

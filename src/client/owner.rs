@@ -205,7 +205,8 @@ impl Owner {
                 if is_current {
                     self.pool.failed(key, now, random);
                 }
-                let error = Error::Connection { cluster: self.settings.alias.clone(), source };
+                let error =
+                    Error::Connection { cluster: self.settings.alias.clone(), source: Box::new(source) };
                 self.trouble.send_replace(Some(Arc::new(error.clone())));
                 Err(error)
             }
