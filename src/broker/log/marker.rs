@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::record::{Attributes, BatchHeader, HEADER_BYTES, NO_SEQUENCE, crc32c, varint};
+use crate::record::{Attributes, BatchHeader, HEADER_BYTES, NO_SEQUENCE, TimestampType, crc32c, varint};
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,13 @@ pub struct Marker {
 }
 
 /// The bytes of the control batch.
-pub(super) fn marker_batch(marker: &Marker, base_offset: i64, leader_epoch: i32, now_ms: i64) -> Bytes {
+pub(super) fn marker_batch(
+    marker: &Marker,
+    base_offset: i64,
+    leader_epoch: i32,
+    timestamp_type: TimestampType,
+    now_ms: i64,
+) -> Bytes {
     let mut record = vec![0_u8]; // attributes
     varint::put_varlong(&mut record, 0);
     varint::put_varint(&mut record, 0);
@@ -52,7 +58,10 @@ pub(super) fn marker_batch(marker: &Marker, base_offset: i64, leader_epoch: i32,
     varint::put_varint(&mut batch, record.len() as i32);
     batch.extend_from_slice(&record);
     let length = batch.len() as i32 - 12;
-    let attributes = Attributes::TRANSACTIONAL | Attributes::CONTROL;
+    let mut attributes = Attributes::TRANSACTIONAL | Attributes::CONTROL;
+    if timestamp_type == TimestampType::LogAppendTime {
+        attributes |= Attributes::LOG_APPEND_TIME;
+    }
     batch[0..8].copy_from_slice(&base_offset.to_be_bytes());
     batch[8..12].copy_from_slice(&length.to_be_bytes());
     batch[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
@@ -105,7 +114,7 @@ mod tests {
     fn a_marker_is_read_back() {
         for result in [TransactionResult::Commit, TransactionResult::Abort] {
             let marker = Marker { producer_id: 7, producer_epoch: 3, coordinator_epoch: 12, result };
-            let batch = marker_batch(&marker, 40, 5, 1_000);
+            let batch = marker_batch(&marker, 40, 5, TimestampType::CreateTime, 1_000);
             let header = BatchHeader::parse(&batch).unwrap();
             assert_eq!(crate::record::verify_crc(&batch), Ok(()));
             assert_eq!(header.size_bytes, 78);

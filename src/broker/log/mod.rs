@@ -30,6 +30,8 @@ mod frame;
 mod inject;
 mod marker;
 mod producer;
+#[cfg(test)]
+mod properties;
 mod read;
 mod scan;
 mod settings;
@@ -209,7 +211,7 @@ impl PartitionLog {
             base_offset,
             &self.partition,
         )?;
-        let bytes = marker_batch(marker, base_offset, leader_epoch, now_ms);
+        let bytes = marker_batch(marker, base_offset, leader_epoch, self.settings.timestamp_type, now_ms);
         let header = BatchHeader::parse(&bytes).map_err(|error| AppendError::corrupt(error.to_string()))?;
         self.push(bytes, header, leader_epoch);
         Ok(base_offset)
