@@ -1,0 +1,309 @@
+//! One listener per broker and one task per connection: reads a frame, asks the state, writes the reply.
+//!
+//! As in a real broker one request of a connection is in service at a time, and replies come in the order of requests.
+//! Nothing is decided here. The state is behind one lock, which is never held across an await.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, watch};
+
+use super::fault::Effect;
+use super::state::ClusterState;
+use super::wire::{BrokerId, ConnectionId, Outcome, Reply, Request, WaitId};
+use crate::seam::{Listener, Seam, Socket};
+
+/// Pieces that one write hands to the kernel (`IOV_MAX` is 1024).
+const PIECES_MAX: usize = 512;
+/// A frame buffer grows by this much ahead of the bytes, whatever length the peer claims.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// What all tasks of a cluster share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<ClusterState>,
+    waiters: Mutex<BTreeMap<WaitId, Arc<Notify>>>,
+    timers_changed: Notify,
+    connections: AtomicU64,
+    pub(super) seam: Seam,
+    request_bytes_max: usize,
+}
+
+/// How a connection ends when its broker stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The peer is gone, or misbehaved.
+    Closed,
+    /// A crash or a fault: the peer sees a reset.
+    Reset,
+}
+
+impl Shared {
+    pub(super) fn new(state: ClusterState, seam: Seam, request_bytes_max: usize) -> Arc<Shared> {
+        Arc::new(Shared {
+            state: Mutex::new(state),
+            waiters: Mutex::new(BTreeMap::new()),
+            timers_changed: Notify::new(),
+            connections: AtomicU64::new(0),
+            seam,
+            request_bytes_max,
+        })
+    }
+
+    /// Runs `work` on the state, then wakes whom it woke.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut ClusterState, i64) -> T) -> T {
+        let now_ms = self.seam.now_ms();
+        let (result, woken, timer) = {
+            let mut state = lock(&self.state);
+            let before = state.next_timer_ms();
+            let result = work(&mut state, now_ms);
+            let after = state.next_timer_ms();
+            (result, state.take_woken(), before != after)
+        };
+        if !woken.is_empty() {
+            let waiters = lock(&self.waiters);
+            woken.iter().filter_map(|id| waiters.get(id)).for_each(|waiter| waiter.notify_one());
+        }
+        if timer {
+            self.timers_changed.notify_one();
+        }
+        result
+    }
+
+    fn wait_on(&self, id: WaitId) -> Arc<Notify> {
+        lock(&self.waiters).entry(id).or_default().clone()
+    }
+
+    fn forget(&self, id: WaitId) {
+        lock(&self.waiters).remove(&id);
+    }
+}
+
+/// Lets time pass for groups and transactions, until the cluster stops.
+pub(super) async fn run_timers(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let due_ms = shared.with(|state, now_ms| state.next_timer_ms().map(|at| at.saturating_sub(now_ms)));
+        let sleep = async {
+            match due_ms {
+                Some(ms) => tokio::time::sleep(Duration::from_millis(ms.max(1) as u64)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stopped| *stopped) => return,
+            () = shared.timers_changed.notified() => {}
+            () = sleep => shared.with(|state, now_ms| state.tick(now_ms)),
+        }
+    }
+}
+
+/// Accepts connections of one broker until it is stopped.
+pub(super) async fn run_broker(
+    shared: Arc<Shared>,
+    broker: BrokerId,
+    mut listener: Listener,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stopped| *stopped) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let socket = match accepted {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::warn!(broker = broker.0, %error, "embedded broker cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let id = ConnectionId(shared.connections.fetch_add(1, Ordering::Relaxed));
+        let seam = shared.seam.clone();
+        seam.spawn(serve(shared.clone(), broker, id, socket, stop.clone()));
+    }
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    broker: BrokerId,
+    id: ConnectionId,
+    mut socket: Socket,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut connection = Connection { shared, broker, id, waiting: None };
+    let end = tokio::select! {
+        biased;
+        _ = stop.wait_for(|stopped| *stopped) => End::Reset,
+        end = connection.run(&mut socket) => end,
+    };
+    if end == End::Reset
+        && let Socket::Tcp(stream) = &socket
+    {
+        // A close with zero linger sends a reset, as a killed process's kernel would.
+        let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+    }
+    if let Some(wait) = connection.waiting.take() {
+        connection.shared.forget(wait);
+        connection.shared.with(|state, _| state.abandon(wait));
+    }
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    broker: BrokerId,
+    id: ConnectionId,
+    /// The wait of the request in service, so that it is not left behind.
+    waiting: Option<WaitId>,
+}
+
+impl Connection {
+    async fn run(&mut self, socket: &mut Socket) -> End {
+        loop {
+            let frame = match read_frame(socket, self.shared.request_bytes_max).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) | Err(_) => return End::Closed,
+            };
+            let request = match Request::parse(self.broker, self.id, frame) {
+                Ok(request) => request,
+                Err(malformed) => {
+                    tracing::debug!(broker = self.broker.0, %malformed, "embedded broker closes a connection");
+                    return End::Closed;
+                }
+            };
+            match self.answer(socket, request).await {
+                Ok(()) => {}
+                Err(end) => return end,
+            }
+        }
+    }
+
+    async fn answer(&mut self, socket: &mut Socket, mut request: Request) -> Result<(), End> {
+        let effect = self.shared.with(|state, _| state.fault(&request));
+        match effect {
+            Some(Effect::Drop) => return drain(socket).await,
+            Some(Effect::Delay(delay)) => tokio::time::sleep(delay).await,
+            Some(Effect::Error(code)) => request.refuse_with = Some(code),
+            Some(Effect::Close) => return Err(End::Reset),
+            Some(Effect::ReplyLostAfterEffect) | None => {}
+        }
+        let shared = &self.shared;
+        let mut outcome = shared.with(|state, now_ms| {
+            let outcome = state.handle(request, now_ms);
+            // Known before the lock is released, so that no wake is lost.
+            if let Outcome::Wait { id, .. } = outcome {
+                shared.wait_on(id);
+            }
+            outcome
+        });
+        loop {
+            match outcome {
+                Outcome::Wait { id, deadline_ms } => outcome = self.wait(id, deadline_ms).await,
+                _ if effect == Some(Effect::ReplyLostAfterEffect) => return Err(End::Reset),
+                Outcome::Reply(reply) => return write_reply(socket, reply).await.map_err(|_| End::Closed),
+                Outcome::Nothing => return Ok(()),
+                Outcome::Close => return Err(End::Closed),
+            }
+        }
+    }
+
+    async fn wait(&mut self, id: WaitId, deadline_ms: i64) -> Outcome {
+        self.waiting = Some(id);
+        let waiter = self.shared.wait_on(id);
+        let left_ms = deadline_ms.saturating_sub(self.shared.seam.now_ms()).max(0) as u64;
+        // Nobody waits for more than a day.
+        let sleep = tokio::time::sleep(Duration::from_millis(left_ms.min(86_400_000)));
+        tokio::select! {
+            biased;
+            () = waiter.notified() => {}
+            () = sleep => {}
+        }
+        let outcome = self.shared.with(|state, now_ms| state.resume(id, now_ms));
+        if !matches!(outcome, Outcome::Wait { .. }) {
+            self.shared.forget(id);
+            self.waiting = None;
+        }
+        outcome
+    }
+}
+
+/// Reads and ignores until the peer gives up.
+async fn drain(socket: &mut Socket) -> Result<(), End> {
+    let mut sink = [0; 4096];
+    loop {
+        match socket.read(&mut sink).await {
+            Ok(0) | Err(_) => return Err(End::Closed),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// One frame without its length; `None` at the end of the stream between frames.
+async fn read_frame(socket: &mut Socket, bytes_max: usize) -> io::Result<Option<Bytes>> {
+    let mut prefix = [0; 4];
+    match socket.read_exact(&mut prefix).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = usize::try_from(i32::from_be_bytes(prefix)).map_err(|_| io::ErrorKind::InvalidData)?;
+    if length > bytes_max {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut frame = BytesMut::with_capacity(length.min(READ_AHEAD_BYTES));
+    while frame.len() < length {
+        let left = length - frame.len();
+        if frame.len() == frame.capacity() {
+            frame.reserve(left.min(frame.len()));
+        }
+        let mut limited = (&mut *socket).take(left as u64);
+        if limited.read_buf(&mut frame).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(Some(frame.freeze()))
+}
+
+async fn write_reply(socket: &mut Socket, reply: Reply) -> io::Result<()> {
+    let prefix = reply.prefix();
+    let mut pieces: std::collections::VecDeque<Bytes> = reply.pieces.into();
+    pieces.push_front(prefix);
+    while !pieces.is_empty() {
+        let mut written = {
+            let slices: Vec<IoSlice<'_>> =
+                pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+            socket.write_vectored(&slices).await?
+        };
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        while let Some(front) = pieces.front_mut() {
+            if front.len() > written {
+                front.advance(written);
+                break;
+            }
+            written -= front.len();
+            pieces.pop_front();
+        }
+    }
+    socket.flush().await
+}
+
+/// Opens the port of a broker.
+pub(super) async fn listen(seam: &Seam, address: SocketAddr) -> io::Result<(Listener, SocketAddr)> {
+    let listener = seam.listen(address).await?;
+    let address = listener.local_address()?;
+    Ok((listener, address))
+}
+
+/// A panic while the lock was held leaves the state as it was at that point; tests want to go on and see it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,101 @@
+//! What an embedded cluster is made of: brokers, addresses, the release it speaks like, defaults of topics, its seed.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The Apache Kafka release whose API versions a cluster advertises and accepts.
+///
+/// Only the version ranges follow it; what an API does is what the newest release does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KafkaVersion {
+    /// 2.1, the oldest release that current clients speak to (KIP-896).
+    V2_1,
+    /// 2.4: IncrementalAlterConfigs, Fetch from followers.
+    V2_4,
+    /// 2.8: topic ids in Metadata, flexible versions.
+    V2_8,
+    /// 3.3.
+    V3_3,
+    /// 3.6.
+    V3_6,
+    /// 3.9: the last with ZooKeeper.
+    V3_9,
+    /// 4.0: drops what is older than 2.1.
+    V4_0,
+    /// 4.1: topic ids in Produce.
+    V4_1,
+    /// 4.3.
+    #[default]
+    V4_3,
+}
+
+/// Whether a Metadata or Produce for an unknown topic creates it (`auto.create.topics.enable`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AutoCreate {
+    /// Unknown topics are refused.
+    #[default]
+    Off,
+    /// Unknown topics are created when a client's Metadata asks for it.
+    On,
+}
+
+/// Settings of an [`EmbeddedCluster`](super::EmbeddedCluster).
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `cluster.id`; an empty one is made from the seed.
+    pub cluster_id: String,
+    /// Brokers, with the ids 1 to this.
+    pub brokers: u32,
+    /// Address that the brokers listen on.
+    pub address: IpAddr,
+    /// Host that they advertise; empty means [`address`](Settings::address).
+    pub advertised_host: String,
+    /// Port of the first broker, the others follow; 0 takes free ones.
+    pub port: u16,
+    /// Seed of ids and of faults by probability.
+    pub seed: u64,
+    /// Release whose API versions are spoken.
+    pub version: KafkaVersion,
+    /// Topic configs that differ from Kafka's defaults, as a broker's `server.properties` would set them.
+    pub topic_defaults: BTreeMap<String, String>,
+    /// `num.partitions` of topics that are created without a count.
+    pub partitions: u32,
+    /// `default.replication.factor`.
+    pub replication_factor: u16,
+    /// `auto.create.topics.enable`.
+    pub auto_create: AutoCreate,
+    /// `throttle_time_ms` in every reply that has one.
+    pub throttle_ms: i32,
+    /// Milliseconds between the reply to EndTxn and the markers in the partitions, as the coordinator of a real cluster
+    /// writes them later.
+    pub marker_delay_ms: i64,
+    /// `group.initial.rebalance.delay.ms`: how long the first JoinGroup of an empty group waits for others.
+    pub group_initial_rebalance_delay_ms: i64,
+    /// `group.min.session.timeout.ms`: JoinGroups with less are refused.
+    pub group_min_session_timeout_ms: i32,
+    /// `socket.request.max.bytes`: a longer request closes its connection.
+    pub request_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            cluster_id: String::new(),
+            brokers: 1,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            advertised_host: String::new(),
+            port: 0,
+            seed: 0,
+            version: KafkaVersion::default(),
+            topic_defaults: BTreeMap::new(),
+            partitions: 1,
+            replication_factor: 1,
+            auto_create: AutoCreate::Off,
+            throttle_ms: 0,
+            marker_delay_ms: 0,
+            group_initial_rebalance_delay_ms: 0,
+            group_min_session_timeout_ms: 6_000,
+            request_bytes_max: 104_857_600,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Produce: which partition takes what; whether a batch may be appended is the log's affair.
+
+use bytes::Bytes;
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::produce_request::TopicProduceData;
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
+};
+use kafka_protocol::messages::{BrokerId, ProduceRequest, ProduceResponse, TopicName};
+use kafka_protocol::protocol::StrBytes;
+use uuid::Uuid;
+
+use super::topics::TopicHandle;
+use super::{ClusterState, Handled};
+use crate::broker::log::{AppendError, Origin, Verification};
+use crate::broker::wire::{Outcome, Request};
+use crate::record::BatchHeader;
+
+/// From this version on topics come by id (KIP-516).
+const TOPIC_ID_VERSION: i16 = 13;
+/// From this version on a transactional Produce adds its partitions to the transaction itself (KIP-890).
+const IMPLICIT_ADD_VERSION: i16 = 12;
+/// `acks=all`.
+const ACKS_ALL: i16 = -1;
+
+/// What one partition is to get, and under which request.
+struct Append<'a> {
+    request: &'a Request,
+    acks: i16,
+    transactional_id: Option<&'a str>,
+    topic: &'a str,
+    partition: i32,
+    records: Option<Bytes>,
+}
+
+impl ClusterState {
+    pub(super) fn handle_produce(&mut self, request: &Request, now_ms: i64) -> Handled {
+        let body: ProduceRequest = request.decode()?;
+        let acks = body.acks;
+        let transactional_id = body.transactional_id.as_ref().map(|id| id.0.as_str());
+        let mut responses = Vec::with_capacity(body.topic_data.len());
+        let mut has_failed = false;
+        for topic in body.topic_data {
+            let (name, topic_id) = (topic.name.clone(), topic.topic_id);
+            let partitions = self.produce_topic(request, acks, transactional_id, topic, now_ms);
+            has_failed |= partitions.iter().any(|partition| partition.error_code != 0);
+            responses.push(
+                TopicProduceResponse::default()
+                    .with_name(name)
+                    .with_topic_id(topic_id)
+                    .with_partition_responses(partitions),
+            );
+        }
+        if acks == 0 {
+            // Nothing tells a producer without acks of its failure but the end of its connection (`KafkaApis.handleProduceRequest`).
+            return Ok(if has_failed { Outcome::Close } else { Outcome::Nothing });
+        }
+        let reply = ProduceResponse::default()
+            .with_node_endpoints(self.endpoints_for(request, &responses))
+            .with_responses(responses)
+            .with_throttle_time_ms(self.settings.throttle_ms);
+        Ok(request.reply(&reply))
+    }
+
+    fn produce_topic(
+        &mut self,
+        request: &Request,
+        acks: i16,
+        transactional_id: Option<&str>,
+        topic: TopicProduceData,
+        now_ms: i64,
+    ) -> Vec<PartitionProduceResponse> {
+        let name = match self.topics.resolve(handle(request, &topic.name, topic.topic_id)) {
+            Some(name) => name.to_owned(),
+            None => {
+                let refuse = |data: &kafka_protocol::messages::produce_request::PartitionProduceData| {
+                    refused(
+                        data.index,
+                        &refusal(ResponseError::UnknownTopicId, "This server does not host this topic ID."),
+                    )
+                };
+                return topic.partition_data.iter().map(refuse).collect();
+            }
+        };
+        let mut responses = Vec::with_capacity(topic.partition_data.len());
+        let indexes: Vec<i32> = topic.partition_data.iter().map(|data| data.index).collect();
+        for (at, data) in topic.partition_data.into_iter().enumerate() {
+            // A real broker puts the entries into a map by partition: of two for one partition the later one wins, and the
+            // first is gone without an error.
+            if indexes[at + 1..].contains(&data.index) {
+                self.violation(
+                    &name,
+                    data.index,
+                    "the same partition twice in one Produce: the first entry is lost",
+                );
+                continue;
+            }
+            let append = Append {
+                request,
+                acks,
+                transactional_id,
+                topic: &name,
+                partition: data.index,
+                records: data.records,
+            };
+            responses.push(self.append(append, now_ms));
+        }
+        responses
+    }
+
+    fn append(&mut self, append: Append<'_>, now_ms: i64) -> PartitionProduceResponse {
+        if let Some(code) = append.request.refuse_with {
+            return PartitionProduceResponse::default()
+                .with_index(append.partition)
+                .with_error_code(code)
+                .with_base_offset(-1);
+        }
+        if let Err(error) = self.check_append(&append) {
+            return self.with_leader(&append, refused(append.partition, &error));
+        }
+        let verification = self.verification(&append, now_ms);
+        let Append { topic, partition: index, records, .. } = append;
+        let Some(partition) = self.topics.partition_mut(topic, index) else {
+            return refused(index, &refusal(ResponseError::UnknownTopicOrPartition, ""));
+        };
+        let epoch = partition.leader_epoch;
+        match partition.log.append(now_ms, epoch, &records.unwrap_or_default(), Origin::Client(verification))
+        {
+            Ok(appended) => {
+                let response = PartitionProduceResponse::default()
+                    .with_index(index)
+                    .with_base_offset(appended.base_offset)
+                    .with_log_append_time_ms(appended.log_append_time)
+                    .with_log_start_offset(appended.log_start_offset);
+                self.wake_fetches_of(topic, index..index + 1);
+                response
+            }
+            Err(error) => refused(index, &error),
+        }
+    }
+
+    fn check_append(&self, append: &Append<'_>) -> Result<(), AppendError> {
+        if !(-1..=1).contains(&append.acks) {
+            return Err(refusal(ResponseError::InvalidRequiredAcks, "Invalid required acks"));
+        }
+        let Some(partition) = self.topics.partition(append.topic, append.partition) else {
+            return Err(refusal(
+                ResponseError::UnknownTopicOrPartition,
+                "This server does not host this topic-partition.",
+            ));
+        };
+        if partition.leader != Some(append.request.broker.0) {
+            return Err(refusal(
+                ResponseError::NotLeaderOrFollower,
+                "For requests intended only for the leader, this error indicates that the broker is not the current leader.",
+            ));
+        }
+        let in_sync = partition.isr(|id| self.is_up(crate::broker::wire::BrokerId(id))).len() as i64;
+        let needed = self.topic_number(append.topic, "min.insync.replicas");
+        if append.acks == ACKS_ALL && in_sync < needed {
+            return Err(refusal(
+                ResponseError::NotEnoughReplicas,
+                &format!(
+                    "The size of the current ISR is insufficient to satisfy the min.isr requirement of {needed}"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the coordinator knows of an open transaction that holds this partition (KIP-890).
+    fn verification(&mut self, append: &Append<'_>, now_ms: i64) -> Verification {
+        let header = append.records.as_deref().map(BatchHeader::parse);
+        let (Some(id), Some(Ok(header))) = (append.transactional_id, header) else {
+            return Verification::Missing;
+        };
+        if !header.attributes.is_transactional() {
+            return Verification::Missing;
+        }
+        let producer = (header.producer_id, header.producer_epoch);
+        let place = (append.topic, append.partition);
+        if append.request.version >= IMPLICIT_ADD_VERSION {
+            return match self.transactions.add_partition(id, producer, place, now_ms) {
+                true => Verification::DoneV2,
+                false => Verification::Missing,
+            };
+        }
+        if self.transactions.holds(id, producer, place) { Verification::Done } else { Verification::Missing }
+    }
+
+    /// Names the leader to a client that asked another broker (KIP-951).
+    fn with_leader(
+        &self,
+        append: &Append<'_>,
+        response: PartitionProduceResponse,
+    ) -> PartitionProduceResponse {
+        if response.error_code != ResponseError::NotLeaderOrFollower.code() {
+            return response;
+        }
+        let Some(partition) = self.topics.partition(append.topic, append.partition) else { return response };
+        response.with_current_leader(
+            LeaderIdAndEpoch::default()
+                .with_leader_id(BrokerId(partition.leader.unwrap_or(-1)))
+                .with_leader_epoch(partition.leader_epoch),
+        )
+    }
+
+    fn endpoints_for(&self, request: &Request, responses: &[TopicProduceResponse]) -> Vec<NodeEndpoint> {
+        if request.version < 10 {
+            return Vec::new();
+        }
+        let leaders: std::collections::BTreeSet<i32> = responses
+            .iter()
+            .flat_map(|topic| &topic.partition_responses)
+            .filter(|partition| partition.error_code == ResponseError::NotLeaderOrFollower.code())
+            .map(|partition| partition.current_leader.leader_id.0)
+            .collect();
+        let endpoint = |id| {
+            let broker = self.brokers.get(&id)?;
+            let host = StrBytes::from_string(broker.host.clone());
+            Some(
+                NodeEndpoint::default()
+                    .with_node_id(BrokerId(id))
+                    .with_host(host)
+                    .with_port(i32::from(broker.port)),
+            )
+        };
+        leaders.into_iter().filter_map(endpoint).collect()
+    }
+}
+
+fn handle<'a>(request: &Request, name: &'a TopicName, id: Uuid) -> TopicHandle<'a> {
+    if request.version >= TOPIC_ID_VERSION { TopicHandle::Id(id) } else { TopicHandle::Name(name.0.as_str()) }
+}
+
+fn refusal(code: ResponseError, message: &str) -> AppendError {
+    AppendError { code, message: message.to_owned(), record_errors: Vec::new() }
+}
+
+fn refused(index: i32, error: &AppendError) -> PartitionProduceResponse {
+    let record_errors = error.record_errors.iter().map(|record| {
+        BatchIndexAndErrorMessage::default()
+            .with_batch_index(record.batch_index)
+            .with_batch_index_error_message(Some(StrBytes::from_string(record.message.clone())))
+    });
+    PartitionProduceResponse::default()
+        .with_index(index)
+        .with_error_code(error.code.code())
+        .with_base_offset(-1)
+        .with_log_append_time_ms(-1)
+        .with_log_start_offset(-1)
+        .with_record_errors(record_errors.collect())
+        .with_error_message(Some(StrBytes::from_string(error.message.clone())))
+}
