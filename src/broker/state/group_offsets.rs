@@ -50,7 +50,6 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-
     fn is_unstable(&self, place: &(String, i32)) -> bool {
         self.pending.values().any(|pending| pending.contains_key(place))
     }
