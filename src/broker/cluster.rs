@@ -156,6 +156,15 @@ impl EmbeddedCluster {
         })
     }
 
+    /// Compacts a topic now: of each key the last record stays (`cleanup.policy` need not say so).
+    pub fn compact(&self, topic: &str) -> Result<(), Error> {
+        self.shared.with(|state, now_ms| {
+            state.with_logs(topic, |log| {
+                log.compact(now_ms);
+            })
+        })
+    }
+
     /// Cuts a partition at `offset`, as an unclean election does. Gives the new end, which may be lower: batches are cut whole.
     pub fn truncate(&self, topic: &str, partition: i32, offset: i64) -> Result<i64, Error> {
         self.shared.with(|state, _| state.with_log(topic, partition, |log| log.truncate_to(offset)))

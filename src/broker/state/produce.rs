@@ -234,7 +234,7 @@ fn handle<'a>(request: &Request, name: &'a TopicName, id: Uuid) -> TopicHandle<'
 }
 
 fn refusal(code: ResponseError, message: &str) -> AppendError {
-    AppendError { code, message: message.to_owned(), record_errors: Vec::new() }
+    AppendError { code, message: message.to_owned(), record_errors: Vec::new(), log_start_offset: -1 }
 }
 
 fn refused(index: i32, error: &AppendError) -> PartitionProduceResponse {
@@ -248,7 +248,7 @@ fn refused(index: i32, error: &AppendError) -> PartitionProduceResponse {
         .with_error_code(error.code.code())
         .with_base_offset(-1)
         .with_log_append_time_ms(-1)
-        .with_log_start_offset(-1)
+        .with_log_start_offset(error.log_start_offset)
         .with_record_errors(record_errors.collect())
-        .with_error_message(Some(StrBytes::from_string(error.message.clone())))
+        .with_error_message(error.client_message().map(|words| StrBytes::from_string(words.to_owned())))
 }
