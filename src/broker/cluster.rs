@@ -156,7 +156,7 @@ impl EmbeddedCluster {
         })
     }
 
-    /// Compacts a topic now: of each key the last record stays (`cleanup.policy` need not say so).
+    /// Compacts a topic now, if its `cleanup.policy` says so.
     pub fn compact(&self, topic: &str) -> Result<(), Error> {
         self.shared.with(|state, now_ms| {
             state.with_logs(topic, |log| {

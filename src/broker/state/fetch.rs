@@ -48,6 +48,9 @@ struct Looked {
     is_urgent: bool,
 }
 
+/// Why a partition cannot be read here, with the leader's id and epoch where that helps.
+type NotServed = (ResponseError, Option<(i32, i32)>);
+
 impl FetchWait {
     fn is_about(&self, key: &FetchKey, sessions: &super::Sessions) -> bool {
         match &self.plan {
@@ -253,12 +256,7 @@ impl ClusterState {
     }
 
     /// The partition, if this broker may serve it to this request; else the error, and the leader where it helps.
-    fn readable(
-        &self,
-        request: &Request,
-        key: &FetchKey,
-        from: FetchFrom,
-    ) -> Result<&Partition, (ResponseError, Option<(i32, i32)>)> {
+    fn readable(&self, request: &Request, key: &FetchKey, from: FetchFrom) -> Result<&Partition, NotServed> {
         let handle =
             if key.topic_id.is_nil() { TopicHandle::Name(&key.topic) } else { TopicHandle::Id(key.topic_id) };
         let name = self.topics.resolve(handle).ok_or((ResponseError::UnknownTopicId, None))?;

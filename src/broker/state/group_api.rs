@@ -77,9 +77,9 @@ impl ClusterState {
             return Ok(self.reply_join(request, reply.with_error_code(code)));
         }
         let (id, group_id) = (self.wait_for_group(request), body.group_id.clone());
-        if let Err(reply) = self.join(request, body, id, now_ms) {
+        if let Err((error, member_id)) = self.join(request, body, id, now_ms) {
             self.waits.remove(id);
-            return Ok(self.reply_join(request, reply));
+            return Ok(self.reply_join(request, join_error(error).with_member_id(member_id)));
         }
         Ok(self.settle(&group_id, id))
     }
@@ -97,18 +97,18 @@ impl ClusterState {
         Ok(())
     }
 
-    /// Lets a member join; an immediate refusal comes back.
+    /// Lets a member join; an immediate refusal comes back, with the member id that it names.
     fn join(
         &mut self,
         request: &Request,
         body: JoinGroupRequest,
         wait: WaitId,
         now_ms: i64,
-    ) -> Result<(), JoinGroupResponse> {
+    ) -> Result<(), (ResponseError, StrBytes)> {
         let new_id = self.new_member_id(request, body.group_instance_id.as_ref());
         let initial_delay_ms = self.settings.group_initial_rebalance_delay_ms;
         let is_new = body.member_id.is_empty();
-        let refuse = |error| Err(join_error(error).with_member_id(body.member_id.clone()));
+        let refuse = |error| Err((error, body.member_id.clone()));
         if self.groups.get(&body.group_id).is_none() && !is_new {
             return refuse(ResponseError::UnknownMemberId);
         }
@@ -124,7 +124,7 @@ impl ClusterState {
                 group.join_as_static(join, &old, wait, now_ms);
             } else if join.instance_id.is_none() && request.version >= MEMBER_ID_REQUIRED_VERSION {
                 group.expect(new_id.clone(), now_ms + join.session_timeout_ms);
-                return Err(join_error(ResponseError::MemberIdRequired).with_member_id(new_id));
+                return Err((ResponseError::MemberIdRequired, new_id));
             } else {
                 group.join_new(join, wait, initial_delay_ms, now_ms);
             }
