@@ -143,7 +143,7 @@ mod tests {
     /// Letters beyond ASCII ignore case here without the `u` flag, too.
     const DIFFERENT: [&str; 1] = ["(?i)\u{c9}"];
 
-    /// `protocol-tests/vectors/java/regex.json` was recorded from `java.util.regex` of Java 17 by `Regex.java` beside it.
+    /// `protocol-tests/vectors/java/regex.json` was recorded from `java.util.regex` of Java 17 by `RegexVectors.java` beside it.
     #[test]
     fn patterns_match_what_java_matches() {
         let vectors = include_str!("../../protocol-tests/vectors/java/regex.json");
