@@ -2,13 +2,24 @@
 //! everything.
 //!
 //! Bytes are ISO-8859-1; a comment is one only at the start of a line; a backslash at the end of a line continues it;
-//! `=`, `:` or white space end a key. Invariant: a byte of the file is looked at once, memory is bounded by the file, and
-//! nothing in it can panic. `protocol-tests/vectors/java/properties.json` holds what Java answers.
+//! `=`, `:` or white space end a key. Files that a config provider names are UTF-8 (`Properties.load(Reader)`). Invariant:
+//! memory is bounded by the file, and nothing in it can panic. `protocol-tests/vectors/java/properties.json` holds what Java answers.
 
 use super::problem::{Problem, Span};
 
 /// The largest file that is read, in bytes.
-pub const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+const SPACE: u16 = b' ' as u16;
+const TAB: u16 = b'\t' as u16;
+const FORM_FEED: u16 = 0x0c;
+const LF: u16 = b'\n' as u16;
+const CR: u16 = b'\r' as u16;
+const BACKSLASH: u16 = b'\\' as u16;
+const HASH: u16 = b'#' as u16;
+const BANG: u16 = b'!' as u16;
+const EQUALS: u16 = b'=' as u16;
+const COLON: u16 = b':' as u16;
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +61,27 @@ pub struct Properties {
 /// A character of a logical line and its place.
 #[derive(Clone, Copy)]
 struct Placed {
-    byte: u8,
+    unit: u16,
     at: usize,
 }
 
 /// Reads a file.
 pub fn parse(bytes: &[u8]) -> Properties {
+    parse_units(bytes.iter().enumerate().map(|(at, &byte)| Placed { unit: u16::from(byte), at }).collect())
+}
+
+/// Reads text that was decoded already.
+pub fn parse_text(text: &str) -> Properties {
+    let mut buffer = [0; 2];
+    let units = text.char_indices().flat_map(|(at, c)| {
+        c.encode_utf16(&mut buffer).iter().map(|&unit| Placed { unit, at }).collect::<Vec<_>>()
+    });
+    parse_units(units.collect())
+}
+
+fn parse_units(units: Vec<Placed>) -> Properties {
     let mut properties = Properties::default();
-    let mut lines = Lines { bytes, at: 0 };
+    let mut lines = Lines { units: &units, at: 0 };
     let mut line = Vec::new();
     while lines.read(&mut line) {
         let (key, value) = split(&line);
@@ -90,15 +114,15 @@ pub fn parse(bytes: &[u8]) -> Properties {
 }
 
 struct Lines<'a> {
-    bytes: &'a [u8],
+    units: &'a [Placed],
     at: usize,
 }
 
 impl Lines<'_> {
     fn next(&mut self) -> Option<Placed> {
-        let byte = *self.bytes.get(self.at)?;
+        let next = *self.units.get(self.at)?;
         self.at += 1;
-        Some(Placed { byte, at: self.at - 1 })
+        Some(next)
     }
 
     /// The next logical line, its continuations joined; false at the end of the file.
@@ -106,25 +130,25 @@ impl Lines<'_> {
         line.clear();
         let (mut skipping, mut continued, mut backslash) = (true, false, false);
         while let Some(next) = self.next() {
-            let ends = matches!(next.byte, b'\n' | b'\r');
+            let ends = matches!(next.unit, LF | CR);
             if skipping {
-                if is_blank(next.byte) || (!continued && ends) {
+                if is_blank(next.unit) || (!continued && ends) {
                     continue;
                 }
                 (skipping, continued) = (false, false);
             }
-            if line.is_empty() && matches!(next.byte, b'#' | b'!') {
+            if line.is_empty() && matches!(next.unit, HASH | BANG) {
                 self.skip_line();
                 skipping = true;
             } else if !ends {
                 line.push(next);
-                backslash = next.byte == b'\\' && !backslash;
+                backslash = next.unit == BACKSLASH && !backslash;
             } else if line.is_empty() {
                 skipping = true;
             } else if backslash {
                 line.pop();
                 (skipping, continued, backslash) = (true, true, false);
-                if next.byte == b'\r' && self.bytes.get(self.at) == Some(&b'\n') {
+                if next.unit == CR && self.units.get(self.at).is_some_and(|next| next.unit == LF) {
                     self.at += 1;
                 }
             } else {
@@ -140,28 +164,28 @@ impl Lines<'_> {
     }
 
     fn skip_line(&mut self) {
-        while self.next().is_some_and(|next| !matches!(next.byte, b'\n' | b'\r')) {}
+        while self.next().is_some_and(|next| !matches!(next.unit, LF | CR)) {}
     }
 }
 
-fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\x0c')
+fn is_blank(unit: u16) -> bool {
+    matches!(unit, SPACE | TAB | FORM_FEED)
 }
 
 fn split(line: &[Placed]) -> (&[Placed], &[Placed]) {
     let mut backslash = false;
     let key_end = line.iter().position(|next| {
-        let ends = !backslash && (is_blank(next.byte) || matches!(next.byte, b'=' | b':'));
-        backslash = next.byte == b'\\' && !backslash;
+        let ends = !backslash && (is_blank(next.unit) || matches!(next.unit, EQUALS | COLON));
+        backslash = next.unit == BACKSLASH && !backslash;
         ends
     });
     let Some(key_end) = key_end else { return (line, &[]) };
     let (key, rest) = line.split_at(key_end);
     let mut separated = false;
     let value_start = rest.iter().position(|next| {
-        let separates = !separated && matches!(next.byte, b'=' | b':');
+        let separates = !separated && matches!(next.unit, EQUALS | COLON);
         separated |= separates;
-        !separates && !is_blank(next.byte)
+        !separates && !is_blank(next.unit)
     });
     (key, &rest[value_start.unwrap_or(rest.len())..])
 }
@@ -171,19 +195,19 @@ fn convert(line: &[Placed]) -> Result<(String, Vec<usize>), Span> {
     let mut units = Vec::with_capacity(line.len());
     let mut rest = line.iter();
     while let Some(next) = rest.next() {
-        let unit = match (next.byte, rest.as_slice().first()) {
-            (b'\\', Some(escaped)) => {
+        let unit = match (next.unit, rest.as_slice().first()) {
+            (BACKSLASH, Some(escaped)) => {
                 rest.next();
-                match escaped.byte {
-                    b'u' => unicode(&mut rest).ok_or(Span { start: next.at, end: escaped.at + 1 })?,
-                    b't' => u16::from(b'\t'),
-                    b'r' => u16::from(b'\r'),
-                    b'n' => u16::from(b'\n'),
-                    b'f' => 0x0c,
-                    other => u16::from(other),
+                match u8::try_from(escaped.unit) {
+                    Ok(b'u') => unicode(&mut rest).ok_or(Span { start: next.at, end: escaped.at + 1 })?,
+                    Ok(b't') => TAB,
+                    Ok(b'r') => CR,
+                    Ok(b'n') => LF,
+                    Ok(b'f') => FORM_FEED,
+                    _ => escaped.unit,
                 }
             }
-            (byte, _) => u16::from(byte),
+            (unit, _) => unit,
         };
         units.push((unit, next.at));
     }
@@ -193,7 +217,7 @@ fn convert(line: &[Placed]) -> Result<(String, Vec<usize>), Span> {
 fn unicode(rest: &mut std::slice::Iter<'_, Placed>) -> Option<u16> {
     let mut unit = 0;
     for _ in 0..4 {
-        let digit = char::from(rest.next()?.byte).to_digit(16)?;
+        let digit = char::from_u32(rest.next()?.unit.into())?.to_digit(16)?;
         unit = unit * 16 + digit as u16;
     }
     Some(unit)
@@ -260,6 +284,14 @@ mod tests {
         assert_eq!((second.key.as_str(), second.value.as_str()), ("kA", "v\u{e9}w"));
         assert_eq!(text(second.part(3, 4)), "w");
         assert_eq!(text(second.part(1, 3)), "\\u00e9");
+    }
+
+    #[test]
+    fn decoded_text_keeps_its_characters() {
+        let parsed = parse_text("k\u{e9}=\\\u{e9}\u{1f600}x\nb=\u{20ac}");
+        let pairs: Vec<(&str, &str)> =
+            parsed.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())).collect();
+        assert_eq!(pairs, [("k\u{e9}", "\u{e9}\u{1f600}x"), ("b", "\u{20ac}")]);
     }
 
     #[test]
