@@ -55,7 +55,7 @@ pub(super) fn read(reader: &mut Reader<'_>, scopes: &Scopes, source: &str, targe
     read_patterns(reader, &mut flow);
     flow.heartbeats_replication = reader.boolean("heartbeats.replication.enabled", true);
     flow.replication_factor = factor(reader, "replication.factor", 2);
-    flow.refresh_topics_interval = refresh_interval(reader);
+    flow.refresh_topics_interval = refresh_interval(reader, flow.refresh_topics_interval.unwrap_or_default());
     let defaults = [("target", DefaultsFrom::Target), ("source", DefaultsFrom::Source)];
     flow.use_defaults_from =
         reader.choice("use.defaults.from", &defaults, "target").unwrap_or(flow.use_defaults_from);
@@ -200,10 +200,13 @@ fn factor(reader: &mut Reader<'_>, key: &str, default: i16) -> ReplicationFactor
     reader.parse(key, Fallback::Theirs(&shown), ReplicationFactor::Default(default), named)
 }
 
-fn refresh_interval(reader: &mut Reader<'_>) -> Option<Duration> {
+fn refresh_interval(reader: &mut Reader<'_>, default: Duration) -> Option<Duration> {
     let enabled = reader.boolean("refresh.topics.enabled", true);
-    let seconds = reader.integer("refresh.topics.interval.seconds", 600, 1, i64::MAX / 1000);
-    enabled.then(|| Duration::from_secs(seconds.unsigned_abs()))
+    let seconds =
+        |value: &str| Ok(Duration::from_secs(values::integer(value, 1, i64::MAX / 1000)?.unsigned_abs()));
+    let shown = default.as_secs().to_string();
+    let interval = reader.parse("refresh.topics.interval.seconds", Fallback::Ours(&shown), default, seconds);
+    enabled.then_some(interval)
 }
 
 fn read_own(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
