@@ -217,6 +217,11 @@ impl Append {
         self.unacked.len()
     }
 
+    /// The first batch that is not acknowledged.
+    pub fn first(&self) -> Option<&Cargo> {
+        self.unacked.front().map(|unacked| &unacked.cargo)
+    }
+
     /// Failures in a row, for the back-off.
     pub fn failures(&self) -> u32 {
         self.failures
