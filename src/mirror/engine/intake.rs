@@ -301,7 +301,7 @@ impl Engine {
         self.place_cargos(target, place, cargos);
     }
 
-    fn oversize_message(&self, target: TargetKey, offset: i64, size_bytes: usize) -> String {
+    pub(super) fn oversize_message(&self, target: TargetKey, offset: i64, size_bytes: usize) -> String {
         let target = &self.targets[target.0 as usize];
         format!(
             "the record at source offset {offset} makes a batch of {size_bytes} bytes, but {} topic {} takes {} \

@@ -14,6 +14,8 @@ mod outlet;
 mod regulate;
 mod remedy;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use crate::client::{
     FetchCommand, FetchPartition, IsolationLevel, PartitionKey, ProduceCommand, TargetKey, TargetTopic,
 };
 use crate::net::Backoff;
-use crate::record::{Magic, Piece, RewriteSettings};
+use crate::record::{Magic, RewriteSettings};
 
 /// Offset-map segments kept in memory for each source partition.
 const OFFSET_MAP_SEGMENTS_MAX: usize = 64;
@@ -213,7 +215,11 @@ struct Target {
     topic: usize,
     partition: i32,
     limits: TargetLimits,
+    /// A merged batch grows to this; less once the target refused a smaller one than we thought that it takes.
+    merged_bytes_max: usize,
     leader: Option<i32>,
+    /// The broker that the batches in flight were sent to.
+    sent_to: Option<i32>,
     append: Option<Append>,
     queue: VecDeque<Item>,
     queue_bytes: usize,
@@ -420,8 +426,11 @@ impl Engine {
         if target.leader == leader {
             return;
         }
-        target.leader = leader;
+        let before = std::mem::replace(&mut target.leader, leader);
         target.scheduled = false;
+        if let Some(lane) = before.and_then(|broker| self.produce_lanes.get_mut(&broker)) {
+            lane.ready.retain(|&waiting| waiting != key);
+        }
         if let Some(broker) = leader {
             self.open_produce(broker);
         }
@@ -514,7 +523,9 @@ impl Engine {
                 topic,
                 partition: new.partition,
                 limits: new.limits,
+                merged_bytes_max: outlet::MERGED_BYTES_MAX,
                 leader: None,
+                sent_to: None,
                 append: self.producer.map(|(producer_id, epoch)| Append::new(producer_id, epoch)),
                 queue: VecDeque::new(),
                 queue_bytes: 0,

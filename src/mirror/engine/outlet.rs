@@ -13,7 +13,7 @@ use crate::mirror::Batching;
 use crate::record::{self, BatchHeader, Codec, MergeSize};
 
 /// A merged batch grows to this; beyond it the target broker gains nothing more.
-const MERGED_BYTES_MAX: usize = 256 * 1024;
+pub(super) const MERGED_BYTES_MAX: usize = 256 * 1024;
 /// A batch of this size goes verbatim: merging would copy much and save little.
 const MERGE_BELOW_BYTES: usize = 128 * 1024;
 
@@ -144,6 +144,11 @@ impl Engine {
         let request = self.next_request;
         let target = &mut self.targets[key.0 as usize];
         let append = target.append.as_mut()?;
+        // What is in flight to an earlier leader has to be answered first, or order would be lost.
+        if append.in_flight() > 0 && target.sent_to != target.leader {
+            return None;
+        }
+        target.sent_to = target.leader;
         let topic = self.topics[target.topic].clone();
         if append.takes_resend() {
             let (header, body) = append.resend(request)?;
@@ -180,7 +185,9 @@ impl Engine {
         let target = &mut self.targets[key.0 as usize];
         let Some(Item::Ready(first)) = target.queue.front() else { return None };
         let count = match self.settings.batching {
-            Batching::Adaptive => mergeable(first, &target.queue, target.limits.max_message_bytes),
+            Batching::Adaptive => {
+                mergeable(first, &target.queue, target.merged_bytes_max.min(target.limits.max_message_bytes))
+            }
             Batching::Verbatim => 1,
         };
         let mut cargos = Vec::with_capacity(count);
@@ -250,8 +257,7 @@ impl Engine {
             return;
         };
         match append.answered(id, verdict, now) {
-            Ok(None) => {}
-            Ok(Some(acked)) => self.apply(key, acked),
+            Ok(acked) => acked.into_iter().for_each(|acked| self.apply(key, acked)),
             Err(error) => self.stop_target(key, "overtaken", error.to_string(), None, now),
         }
     }
@@ -319,7 +325,7 @@ impl Origin {
 }
 
 /// How many cargos from the front of a queue may go as one batch: small, uncompressed, of one source partition.
-fn mergeable(first: &Cargo, queue: &VecDeque<Item>, max_message_bytes: usize) -> usize {
+fn mergeable(first: &Cargo, queue: &VecDeque<Item>, merged_bytes_max: usize) -> usize {
     let small = |cargo: &Cargo| {
         if cargo.batch.len() >= MERGE_BELOW_BYTES {
             return None;
@@ -327,14 +333,13 @@ fn mergeable(first: &Cargo, queue: &VecDeque<Item>, max_message_bytes: usize) ->
         BatchHeader::parse(&cargo.batch).ok().filter(|header| header.attributes.codec() == Ok(Codec::None))
     };
     let Some(header) = small(first) else { return 1 };
-    let limit = MERGED_BYTES_MAX.min(max_message_bytes);
     let mut size = MergeSize::of(&header);
     let mut count = 1;
     for item in queue.iter().skip(1) {
         let Item::Ready(cargo) = item else { break };
         let Some(header) = small(cargo).filter(|_| cargo.source() == first.source()) else { break };
         match size.with(&header) {
-            Some(with) if with.bytes_max() <= limit => size = with,
+            Some(with) if with.bytes_max() <= merged_bytes_max => size = with,
             _ => break,
         }
         count += 1;

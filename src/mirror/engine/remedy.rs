@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::append::{Numbering, Remedy};
-use super::super::status::Stopped;
+use super::super::append::{Covers, Numbering, Remedy};
+use super::super::status::{EventKind, Stopped};
 use super::{Command, Engine, Item, Notice, RewriteJob, SourceState, Timer, Working, WorkingKind};
 use crate::client::{PartitionKey, ProduceAnswer, TargetKey};
-use crate::record::{self, HEADER_BYTES, Magic, RewriteSettings};
+use crate::mirror::OnOversize;
+use crate::record::{self, Magic, RewriteSettings};
 
 /// Failures in a row after which a partition that answers UNKNOWN_SERVER_ERROR counts as stopped.
 const FAILURES_MAX: u32 = 20;
@@ -59,9 +60,15 @@ impl Engine {
                 self.requeue(key, Numbering::NextEpoch)
             }
             Remedy::BumpEpoch | Remedy::NewProducer if certain => self.renew_producer(key),
-            Remedy::Split if certain => self.split(key),
+            Remedy::Split if certain => self.split(key, now),
             Remedy::Narrow(index) if certain => self.narrow(key, index, now),
             Remedy::CheckCrc if certain => self.check_crc(key),
+            Remedy::Narrow(_) => {
+                let message = "a batch was sent and its connection lost; sent again, its records are refused, so that it \
+                               cannot be told whether the first attempt was taken"
+                    .to_owned();
+                self.stop_target(key, "unknown_outcome", message, None, now);
+            }
             _ => append.start_resending(),
         }
         self.update_stuck(key);
@@ -96,43 +103,81 @@ impl Engine {
     }
 
     /// The target takes no batch of this size: the first one is cut smaller, off the lane.
-    fn split(&mut self, key: TargetKey) {
+    fn split(&mut self, key: TargetKey, now: Duration) {
         self.requeue(key, Numbering::GoOn);
-        let target = &self.targets[key.0 as usize];
+        let target = &mut self.targets[key.0 as usize];
         let Some(Item::Ready(first)) = target.queue.front() else { return };
-        let size = first.batch.len();
-        // A limit below the one that we know of: halve until it fits.
-        let batch_bytes_max =
-            if size > target.limits.max_message_bytes { target.limits.max_message_bytes } else { size / 2 };
-        self.rewrite_first(key, 0, i64::MAX, batch_bytes_max.max(HEADER_BYTES + 1));
+        let (size_bytes, count) = (first.batch.len(), first.record_count);
+        if size_bytes > target.limits.max_message_bytes {
+            let batch_bytes_max = target.limits.max_message_bytes;
+            self.rewrite_first(key, 0, i64::MAX, batch_bytes_max);
+            return;
+        }
+        // The limit is below the one that we know of: halves, until they fit, and nothing merged beyond them.
+        target.merged_bytes_max = target.merged_bytes_max.min(size_bytes / 2);
+        if count > 1 {
+            self.cut_first_at(key, count / 2);
+            return;
+        }
+        let Some(part) = first.parts.first().copied() else { return };
+        let message = self.oversize_message(key, part.upstream, size_bytes);
+        match self.settings.on_oversize {
+            OnOversize::Stop => {
+                self.stop_target(key, "oversize", message, Some(self.settings.stopped_backoff.max), now)
+            }
+            OnOversize::Skip => self.leave_out_first(key, message),
+        }
+    }
+
+    /// Leaves out the one record of the first cargo.
+    fn leave_out_first(&mut self, key: TargetKey, reason: String) {
+        let target = &mut self.targets[key.0 as usize];
+        let Some(Item::Ready(cargo)) = target.queue.pop_front() else { return };
+        target.queue_bytes -= cargo.batch.len();
+        for part in cargo.parts {
+            let source = &mut self.sources[part.source.0 as usize];
+            source.counters.records_skipped += 1;
+            let freed = match part.covers {
+                Covers::Entry => source.window.done(part.entry, None),
+                Covers::UpTo(upstream) => {
+                    source.window.advance(part.entry, upstream, None);
+                    0
+                }
+            };
+            self.release(freed);
+            self.push_event(
+                part.source,
+                EventKind::Skipped { offset: part.upstream, reason: reason.clone() },
+            );
+        }
     }
 
     /// A record is refused: what stands before it goes alone, until the refused one is alone and its partition stops.
     fn narrow(&mut self, key: TargetKey, index: Option<usize>, now: Duration) {
         self.requeue(key, Numbering::GoOn);
         let Some(Item::Ready(first)) = self.targets[key.0 as usize].queue.front() else { return };
-        let count = usize::try_from(first.record_count).unwrap_or(1);
-        if count <= 1 {
-            let offset = first.parts.first().map_or(0, |part| part.upstream);
-            let why = self.targets[key.0 as usize].refusal();
-            let message = format!(
-                "{} refuses the record at source offset {offset}: {why}; change the target topic's settings \
-                 (message.timestamp.*, cleanup.policy), or skip the record by moving the position",
-                self.settings.target
-            );
-            self.stop_target(key, "refused", message, Some(self.settings.stopped_backoff.max), now);
+        let count = first.record_count;
+        if count > 1 {
+            let index = index.and_then(|index| i32::try_from(index).ok()).filter(|&index| index < count);
+            self.cut_first_at(key, index.map_or(count / 2, |index| index.max(1)));
             return;
         }
-        let base_offset = first.batch.first_chunk::<8>().map_or(0, |bytes| i64::from_be_bytes(*bytes));
-        let cut = match index {
-            Some(0) => 1,
-            Some(index) if index < count => index,
-            _ => count / 2,
-        };
-        let Some(Item::Ready(cargo)) = self.targets[key.0 as usize].queue.pop_front() else { return };
-        self.targets[key.0 as usize].queue_bytes -= cargo.batch.len();
-        let middle = base_offset + cut as i64;
-        self.put_back(key, 0, Item::Ready(cargo.clone()));
+        let offset = first.parts.first().map_or(0, |part| part.upstream);
+        let message = format!(
+            "{} refuses the record at source offset {offset}: {}; change the target topic's settings \
+             (message.timestamp.*, cleanup.policy), or skip the record by moving the position",
+            self.settings.target,
+            self.targets[key.0 as usize].refusal()
+        );
+        self.stop_target(key, "refused", message, Some(self.settings.stopped_backoff.max), now);
+    }
+
+    /// Cuts the first cargo in two, before its record with this index.
+    fn cut_first_at(&mut self, key: TargetKey, index: i32) {
+        let Some(Item::Ready(cargo)) = self.targets[key.0 as usize].queue.front() else { return };
+        let cargo = cargo.clone();
+        let base_offset = cargo.batch.first_chunk::<8>().map_or(0, |bytes| i64::from_be_bytes(*bytes));
+        let middle = base_offset + i64::from(index);
         self.rewrite_first(key, middle, i64::MAX, usize::MAX);
         self.put_back(key, 0, Item::Ready(cargo));
         self.rewrite_first(key, 0, middle, usize::MAX);
