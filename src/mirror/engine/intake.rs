@@ -7,7 +7,7 @@ use super::super::plan::{AbortedFilter, Plan, SkipReason, plan};
 use super::super::status::{EventKind, RewriteReason};
 use super::super::window::EntryId;
 use super::{Command, Engine, Item, RewriteJob, SourceState, Watermarks, Working, WorkingKind};
-use crate::client::{FetchEvent, Fetched, FetchedBatch, PartitionKey, TargetKey};
+use crate::client::{FetchEvent, Fetched, FetchedBatch, IsolationLevel, PartitionKey, TargetKey};
 use crate::mirror::OnOversize;
 use crate::record::{self, BatchHeader, Magic, Piece, RewriteSettings};
 
@@ -79,11 +79,16 @@ impl Engine {
     }
 
     fn note_watermarks(&mut self, fetched: &Fetched) {
-        let now_ms = self.now_ms;
+        let (now_ms, isolation) = (self.now_ms, self.settings.isolation_level);
         let source = &mut self.sources[fetched.key.0 as usize];
         source.failures = 0;
         let blocked = fetched.last_stable_offset >= 0 && fetched.last_stable_offset < fetched.high_watermark;
         source.blocked_since_ms = blocked.then(|| source.blocked_since_ms.unwrap_or(now_ms));
+        let end = match isolation {
+            IsolationLevel::ReadCommitted => fetched.last_stable_offset,
+            IsolationLevel::ReadUncommitted => fetched.high_watermark,
+        };
+        source.end_at_start.get_or_insert(end);
         source.watermarks = Some(Watermarks {
             high: fetched.high_watermark,
             last_stable: fetched.last_stable_offset,

@@ -37,6 +37,8 @@ use crate::client::{
 use crate::net::Backoff;
 use crate::record::{Magic, RewriteSettings};
 
+pub use report::Position;
+
 /// Offset-map segments kept in memory for each source partition.
 const OFFSET_MAP_SEGMENTS_MAX: usize = 64;
 /// Gaps, skipped records and their like that are kept for `/status`.
@@ -174,6 +176,7 @@ struct Source {
     offset_map: OffsetMap,
     last_fetched_epoch: i32,
     watermarks: Option<Watermarks>,
+    end_at_start: Option<i64>,
     blocked_since_ms: Option<i64>,
     replicated_timestamp_ms: Option<i64>,
     counters: Counters,
@@ -352,6 +355,7 @@ impl Engine {
             offset_map: OffsetMap::new(OFFSET_MAP_SEGMENTS_MAX),
             last_fetched_epoch: -1,
             watermarks: None,
+            end_at_start: None,
             blocked_since_ms: None,
             replicated_timestamp_ms: None,
             counters: Counters::default(),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::status::{BrokerStatus, Event, PartitionStatus};
-use super::{Engine, SourceState};
-use crate::client::IsolationLevel;
+use super::{Engine, Source, SourceState};
+use crate::client::{IsolationLevel, PartitionKey};
 use crate::mirror::offset_map::Segment;
+use crate::mirror::state::TopicPartition;
 use uuid::Uuid;
 
 /// How far one source partition is on the target.
@@ -32,24 +33,47 @@ pub struct Position {
     pub segments: Vec<Segment>,
 }
 
+impl Position {
+    /// The source partition.
+    pub fn at(&self) -> TopicPartition {
+        TopicPartition::new(self.topic.clone(), self.partition)
+    }
+}
+
 impl Engine {
     /// The positions of all partitions that have started.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
-        self.sources.iter().filter(|source| !matches!(source.state, SourceState::Unlocated)).map(|source| {
-            let target = &self.targets[source.target.0 as usize];
-            let topic = &self.topics[target.topic];
-            Position {
-                topic: source.topic.clone(),
-                topic_id: source.topic_id,
-                partition: source.partition,
-                remote_topic: topic.name.clone(),
-                remote_topic_id: topic.topic_id,
-                upstream: source.window.position(),
-                downstream: source.window.downstream(),
-                leader_epoch: source.last_fetched_epoch,
-                segments: source.offset_map.segments().copied().collect(),
-            }
-        })
+        self.sources
+            .iter()
+            .filter(|source| !matches!(source.state, SourceState::Unlocated))
+            .map(|source| self.position_of(source))
+    }
+
+    /// How far a partition is, also while its place in the source's log is looked for.
+    pub fn position_at(&self, key: PartitionKey) -> Option<Position> {
+        let source = self.sources.get(key.0 as usize)?;
+        (source.window_generation > 0).then(|| self.position_of(source))
+    }
+
+    /// The producer under which everything is appended.
+    pub fn producer(&self) -> Option<(i64, i16)> {
+        self.producer
+    }
+
+    fn position_of(&self, source: &Source) -> Position {
+        let target = &self.targets[source.target.0 as usize];
+        let topic = &self.topics[target.topic];
+        Position {
+            topic: source.topic.clone(),
+            topic_id: source.topic_id,
+            partition: source.partition,
+            remote_topic: topic.name.clone(),
+            remote_topic_id: topic.topic_id,
+            upstream: source.window.position(),
+            downstream: source.window.downstream(),
+            leader_epoch: source.last_fetched_epoch,
+            segments: source.offset_map.segments().copied().collect(),
+        }
     }
 
     /// All partitions, by (source topic, partition).
@@ -69,6 +93,7 @@ impl Engine {
                     stopped,
                     position: started.then(|| source.window.position()),
                     downstream: source.window.downstream(),
+                    end_at_start: source.end_at_start,
                     high_watermark: source.watermarks.map(|watermarks| watermarks.high),
                     last_stable_offset: source
                         .watermarks
