@@ -17,6 +17,9 @@ pub(super) const MERGED_BYTES_MAX: usize = 256 * 1024;
 /// A batch of this size goes verbatim: merging would copy much and save little.
 const MERGE_BELOW_BYTES: usize = 128 * 1024;
 
+/// The batches of a request, by (topic index, partition).
+type Batches = BTreeMap<(u32, i32), ProduceBatch>;
+
 impl Engine {
     /// A produce lane has something to say.
     pub fn on_produce(&mut self, broker: i32, event: ProduceEvent, now: Duration) {
@@ -84,7 +87,7 @@ impl Engine {
             && lane.throttled_until <= now
     }
 
-    fn send(&mut self, broker: i32, connection: u64, batches: BTreeMap<(u32, i32), ProduceBatch>) {
+    fn send(&mut self, broker: i32, connection: u64, batches: Batches) {
         let id = self.next_request;
         self.next_request += 1;
         let bytes = batches.values().map(ProduceBatch::size_bytes).sum();
@@ -98,7 +101,7 @@ impl Engine {
     }
 
     /// One batch each of the partitions that are ready, up to the size of a request.
-    fn build(&mut self, broker: i32, now: Duration) -> Option<(u64, BTreeMap<(u32, i32), ProduceBatch>)> {
+    fn build(&mut self, broker: i32, now: Duration) -> Option<(u64, Batches)> {
         let ProduceLaneState { connection: Some(connection), ready, .. } =
             self.produce_lanes.get_mut(&broker)?
         else {
