@@ -1,5 +1,1 @@
-//! Counters and state to text: `/metrics`, `/status`, `/healthz`, `/readyz`, progress lines. Decides nothing.
-
-mod settings;
-
-pub use settings::{AdminListen, Settings};
+//! observe

@@ -23,11 +23,19 @@ const IMPLICIT_ADD_VERSION: i16 = 12;
 /// `acks=all`.
 const ACKS_ALL: i16 = -1;
 
+/// What holds for every partition of a request.
+#[derive(Clone, Copy)]
+struct Terms<'a> {
+    acks: i16,
+    transactional_id: Option<&'a str>,
+    /// Error code that the whole request gets.
+    refuse_with: Option<i16>,
+}
+
 /// What one partition is to get, and under which request.
 struct Append<'a> {
     request: &'a Request,
-    acks: i16,
-    transactional_id: Option<&'a str>,
+    terms: Terms<'a>,
     topic: &'a str,
     partition: i32,
     records: Option<Bytes>,
@@ -38,11 +46,13 @@ impl ClusterState {
         let body: ProduceRequest = request.decode()?;
         let acks = body.acks;
         let transactional_id = body.transactional_id.as_ref().map(|id| id.0.as_str());
+        let refuse_with = request.refuse_with.or_else(|| lacks_transactional_id(&body));
+        let terms = Terms { acks, transactional_id, refuse_with };
         let mut responses = Vec::with_capacity(body.topic_data.len());
         let mut has_failed = false;
         for topic in body.topic_data {
             let (name, topic_id) = (topic.name.clone(), topic.topic_id);
-            let partitions = self.produce_topic(request, acks, transactional_id, topic, now_ms);
+            let partitions = self.produce_topic(request, terms, topic, now_ms);
             has_failed |= partitions.iter().any(|partition| partition.error_code != 0);
             responses.push(
                 TopicProduceResponse::default()
@@ -65,8 +75,7 @@ impl ClusterState {
     fn produce_topic(
         &mut self,
         request: &Request,
-        acks: i16,
-        transactional_id: Option<&str>,
+        terms: Terms<'_>,
         topic: TopicProduceData,
         now_ms: i64,
     ) -> Vec<PartitionProduceResponse> {
@@ -95,21 +104,15 @@ impl ClusterState {
                 );
                 continue;
             }
-            let append = Append {
-                request,
-                acks,
-                transactional_id,
-                topic: &name,
-                partition: data.index,
-                records: data.records,
-            };
+            let append =
+                Append { request, terms, topic: &name, partition: data.index, records: data.records };
             responses.push(self.append(append, now_ms));
         }
         responses
     }
 
     fn append(&mut self, append: Append<'_>, now_ms: i64) -> PartitionProduceResponse {
-        if let Some(code) = append.request.refuse_with {
+        if let Some(code) = append.terms.refuse_with {
             return PartitionProduceResponse::default()
                 .with_index(append.partition)
                 .with_error_code(code)
@@ -140,7 +143,7 @@ impl ClusterState {
     }
 
     fn check_append(&self, append: &Append<'_>) -> Result<(), AppendError> {
-        if !(-1..=1).contains(&append.acks) {
+        if !(-1..=1).contains(&append.terms.acks) {
             return Err(refusal(ResponseError::InvalidRequiredAcks, "Invalid required acks"));
         }
         let Some(partition) = self.topics.partition(append.topic, append.partition) else {
@@ -157,7 +160,7 @@ impl ClusterState {
         }
         let in_sync = partition.isr(|id| self.is_up(crate::broker::wire::BrokerId(id))).len() as i64;
         let needed = self.topic_number(append.topic, "min.insync.replicas");
-        if append.acks == ACKS_ALL && in_sync < needed {
+        if append.terms.acks == ACKS_ALL && in_sync < needed {
             return Err(refusal(
                 ResponseError::NotEnoughReplicas,
                 &format!(
@@ -171,7 +174,7 @@ impl ClusterState {
     /// Whether the coordinator knows of an open transaction that holds this partition (KIP-890).
     fn verification(&mut self, append: &Append<'_>, now_ms: i64) -> Verification {
         let header = append.records.as_deref().map(BatchHeader::parse);
-        let (Some(id), Some(Ok(header))) = (append.transactional_id, header) else {
+        let (Some(id), Some(Ok(header))) = (append.terms.transactional_id, header) else {
             return Verification::Missing;
         };
         if !header.attributes.is_transactional() {
@@ -227,6 +230,18 @@ impl ClusterState {
         };
         leaders.into_iter().filter_map(endpoint).collect()
     }
+}
+
+/// One transactional batch without a transactional id and the whole request is refused
+/// (`KafkaApis.handleProduceRequest`: the id that is missing cannot be authorised).
+fn lacks_transactional_id(body: &ProduceRequest) -> Option<i16> {
+    let transactional = |records: &Bytes| {
+        BatchHeader::parse(records).is_ok_and(|header| header.attributes.is_transactional())
+    };
+    let mut batches = body.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let found = batches.any(|data| data.records.as_ref().is_some_and(transactional));
+    (found && body.transactional_id.is_none())
+        .then(|| ResponseError::TransactionalIdAuthorizationFailed.code())
 }
 
 fn handle<'a>(request: &Request, name: &'a TopicName, id: Uuid) -> TopicHandle<'a> {
