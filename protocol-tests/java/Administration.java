@@ -55,6 +55,7 @@ final class Administration {
             case "configs.alter": return alterConfigs(admin, arguments);
             case "records.delete": return deleteRecords(admin, arguments);
             case "offsets": return offsets(admin, arguments);
+            case "ends": return ends(admin, arguments);
             case "groups": return admin.listGroups().all().get().stream().map(group -> group.groupId()).collect(Collectors.toList());
             case "group.describe": return describeGroup(admin, arguments);
             case "group.commit": return commit(admin, arguments);
@@ -167,6 +168,15 @@ final class Administration {
             result.add(Map.of("partition", partition.partition(), "earliest", first.get(partition).offset(),
                     "latest", last.get(partition).offset()));
         }
+        return result;
+    }
+
+    private static Object ends(Admin admin, JsonNode arguments) throws Exception {
+        Set<TopicPartition> partitions = integers(arguments.get("partitions")).stream()
+                .map(partition -> new TopicPartition(topic(arguments), partition)).collect(Collectors.toSet());
+        List<Map<String, Object>> result = new ArrayList<>();
+        list(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED).forEach((partition, info) ->
+                result.add(Map.of("partition", partition.partition(), "latest", info.offset())));
         return result;
     }
 

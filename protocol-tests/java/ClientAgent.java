@@ -22,6 +22,7 @@ final class ClientAgent {
     private static final PrintStream REPLIES =
             new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
     private static final Producers PRODUCERS = new Producers();
+    private static final GroupMembers MEMBERS = new GroupMembers();
     private static final Administration ADMINISTRATION = new Administration();
 
     private ClientAgent() { }
@@ -60,6 +61,8 @@ final class ClientAgent {
             case "producer.open": return PRODUCERS.open(arguments);
             case "producer.run": return PRODUCERS.run(arguments);
             case "producer.close": return PRODUCERS.close(arguments);
+            case "group.join": return MEMBERS.join(arguments);
+            case "group.leave": return MEMBERS.leave(arguments);
             case "read": return Reader.read(arguments);
             default: return ADMINISTRATION.perform(op, arguments);
         }

@@ -5,6 +5,7 @@
 //! and read back by the Java client or by librdkafka, and stored batches are read from the brokers' own files.
 //! Nothing here is a dependency of kmirror. Every child dies with the test process, however that ends.
 
+pub mod batch;
 pub mod compare;
 pub mod embedded;
 mod error;
@@ -13,6 +14,7 @@ pub mod kafka;
 pub mod mirror;
 pub mod pair;
 pub mod process;
+pub mod raw;
 pub mod records;
 pub mod traffic;
 pub mod wait;

@@ -139,6 +139,15 @@ impl Admin<'_> {
             .collect()
     }
 
+    /// High watermarks of some partitions: the others need not have a leader.
+    pub fn end_offsets(&self, topic: &str, partitions: &[i32]) -> Result<BTreeMap<i32, i64>> {
+        let result = self.call("ends", json!({"topic": topic, "partitions": partitions}))?;
+        let list = result.as_array().ok_or_else(|| malformed("offsets", &result))?;
+        list.iter()
+            .map(|entry| Ok((integer(&entry["partition"])? as i32, integer(&entry["latest"])?)))
+            .collect()
+    }
+
     /// Names of all groups.
     pub fn groups(&self) -> Result<Vec<String>> {
         strings(&self.call("groups", json!({}))?)
@@ -154,6 +163,13 @@ impl Admin<'_> {
             host: text(&value["host"]),
         };
         Ok(list.iter().map(member).collect())
+    }
+
+    /// Joins a classic group with a live consumer of `topic`; it leaves when the value is dropped.
+    pub fn join_group(&self, group: &str, topic: &str) -> Result<JoinedMember<'_>> {
+        let member = format!("{group}@{}", self.bootstrap);
+        self.call("group.join", json!({"member": member, "group": group, "topic": topic}))?;
+        Ok(JoinedMember { admin: self, member })
     }
 
     /// Commits an offset for an inactive group.
@@ -183,6 +199,18 @@ impl Admin<'_> {
     /// Ids of the live brokers.
     pub fn brokers(&self) -> Result<Vec<i32>> {
         integers(&self.call("brokers", json!({}))?)
+    }
+}
+
+/// A live member of a group; leaves on drop.
+pub struct JoinedMember<'a> {
+    admin: &'a Admin<'a>,
+    member: String,
+}
+
+impl Drop for JoinedMember<'_> {
+    fn drop(&mut self) {
+        let _ = self.admin.call("group.leave", json!({"member": self.member}));
     }
 }
 

@@ -12,7 +12,7 @@ mod jars;
 mod mirror_maker;
 mod stored;
 
-pub use admin::{Admin, GroupMember, Offsets, PartitionInfo};
+pub use admin::{Admin, GroupMember, JoinedMember, Offsets, PartitionInfo};
 pub use client::{Client, ClientKind, Codec, Isolation, Producer, ProducerKind, Step};
 pub use cluster::{ClusterSpec, Kafka};
 pub use gate::{RealKafka, RealMode, real_kafka};
