@@ -1,1 +1,115 @@
-//! config
+//! What the user wrote, as typed settings: `.properties` text, config providers, MirrorMaker's scoping, and all problems of
+//! a file in one report.
+//!
+//! The way of a file: `properties` reads it with all places, `lint` looks at every entry alone (references of `providers`,
+//! keys by `classify`, kinds of `values`), `scoping` says which of them reach a cluster, a worker, a connector or a client,
+//! and `build` with `flow` reads from those scopes what the rooms below need. Nothing below imports this room. Invariant: a
+//! report with an error has no settings, and no text of it holds a secret.
+
+mod build;
+mod classify;
+mod flow;
+mod keys;
+mod lint;
+mod problem;
+pub mod properties;
+mod providers;
+mod reader;
+mod scoping;
+mod values;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub use problem::{Problem, Severity, SourceText, Span};
+pub use providers::Outside;
+pub use reader::{Origin, Resolved, Section};
+
+use crate::mirror::ProcessSettings;
+use crate::observe;
+
+/// What the command line says about a file.
+pub struct Options<'a> {
+    /// `--clusters`: only flows into these; empty for all.
+    pub clusters: &'a [String],
+    /// `--takeover-timeout`.
+    pub takeover_timeout: Duration,
+    /// What config providers may look at.
+    pub outside: Outside<'a>,
+}
+
+impl Default for Options<'static> {
+    fn default() -> Options<'static> {
+        Options { clusters: &[], takeover_timeout: Duration::from_secs(60), outside: Outside::real() }
+    }
+}
+
+/// Settings of all rooms.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is replicated.
+    pub process: ProcessSettings,
+    /// What is served about it.
+    pub observe: observe::Settings,
+}
+
+/// Everything there is to say about a file.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The settings; `None` when there is an error.
+    pub settings: Option<Settings>,
+    /// All problems: errors first, each kind in the order of the file.
+    pub problems: Vec<Problem>,
+    /// The resolved settings of the process, of each cluster and of each flow, with where each came from.
+    pub resolved: Vec<Section>,
+    /// The text for messages, without secrets.
+    pub source: SourceText,
+}
+
+impl Report {
+    /// How many problems of this kind there are.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.problems.iter().filter(|problem| problem.severity == severity).count()
+    }
+}
+
+/// Reads a file; one that cannot be read is a problem like others.
+pub fn load_file(path: &Path, options: &Options<'_>) -> Report {
+    let name = path.display().to_string();
+    match providers::read_bounded(path) {
+        Ok(bytes) => load(&name, &bytes, options),
+        Err(error) => failed(&name, format!("{name} cannot be read: {error}")),
+    }
+}
+
+/// Reads the bytes of a file that the user calls `name`.
+pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
+    if bytes.len() > properties::FILE_BYTES_MAX {
+        return failed(name, format!("{name} is larger than {} bytes", properties::FILE_BYTES_MAX));
+    }
+    let mut source = SourceText::new(name, bytes);
+    let mut linted = lint::lint(bytes, &mut source, &options.outside);
+    let mut problems = reader::Problems::default();
+    std::mem::take(&mut linted.problems).into_iter().for_each(|problem| problems.push(problem));
+    let built = if linted.clusters.is_empty() {
+        None
+    } else {
+        Some(build::build(&linted, &source, options.clusters, options.takeover_timeout, &mut problems))
+    };
+    let mut problems = problems.0;
+    problems.sort_by_key(|problem| (problem.severity, problem.span.map_or(usize::MAX, |span| span.start)));
+    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
+    let (settings, resolved) = match built {
+        Some(built) => (Some(Settings { process: built.process, observe: built.observe }), built.sections),
+        None => (None, Vec::new()),
+    };
+    Report { settings: settings.filter(|_| !failed), problems, resolved, source }
+}
+
+fn failed(name: &str, message: String) -> Report {
+    let source = SourceText { name: name.to_owned(), text: String::new() };
+    Report { settings: None, problems: vec![Problem::error(message)], resolved: Vec::new(), source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -107,6 +107,8 @@ struct Unacked {
     header: [u8; HEADER_BYTES],
     sequence: i32,
     sent: Sent,
+    /// An earlier attempt may have appended it: a refusal of a later attempt says nothing about that one.
+    in_doubt: bool,
     first_sent: Duration,
 }
 
@@ -217,6 +219,18 @@ impl Append {
         self.unacked.len()
     }
 
+    /// The first batch that is not acknowledged.
+    pub fn first(&self) -> Option<&Cargo> {
+        self.unacked.front().map(|unacked| &unacked.cargo)
+    }
+
+    /// Its state in a line, for tests.
+    #[cfg(test)]
+    pub(super) fn sketch(&self) -> String {
+        let sent: Vec<_> = self.unacked.iter().map(|unacked| (unacked.sequence, unacked.sent)).collect();
+        format!("{:?} {sent:?} {} failures, confirmed {:?}", self.phase, self.failures, self.confirmed)
+    }
+
     /// Failures in a row, for the back-off.
     pub fn failures(&self) -> u32 {
         self.failures
@@ -247,6 +261,7 @@ impl Append {
             header,
             sequence,
             sent: Sent::InFlight(request),
+            in_doubt: false,
             first_sent: now,
         });
         Ok((header, body))
@@ -264,33 +279,38 @@ impl Append {
         Some(frozen)
     }
 
-    /// Takes the answer to the batch that was sent with `request`; `None` when that batch is unknown here.
+    /// Takes the answer to the batch that was sent with `request`; gives what is acknowledged by it.
     pub fn answered(
         &mut self,
         request: u64,
         verdict: Verdict,
         now: Duration,
-    ) -> Result<Option<Acked>, OvertakenError> {
+    ) -> Result<Vec<Acked>, OvertakenError> {
         let Some(index) = self.unacked.iter().position(|unacked| unacked.sent == Sent::InFlight(request))
         else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let (sent, remedy) = match verdict {
-            Verdict::Appended(base_offset) => return self.appended(index, base_offset, now).map(Some),
+            Verdict::Appended(base_offset) => return self.appended(index, base_offset, now),
             Verdict::FailedUnknown(remedy) => (Sent::Unknown, remedy),
+            // A size and a checksum are refused at every attempt alike, so no earlier one can have been taken.
+            Verdict::Failed(remedy @ (Remedy::Split | Remedy::CheckCrc)) => (Sent::NotAppended, remedy),
+            Verdict::Failed(remedy) if self.unacked[index].in_doubt => (Sent::Unknown, remedy),
             Verdict::Failed(remedy) => (Sent::NotAppended, remedy),
             Verdict::OutOfSequence if index > 0 => (Sent::NotAppended, Remedy::Resend),
             Verdict::OutOfSequence => (Sent::NotAppended, Remedy::BumpEpoch),
         };
         self.unacked[index].sent = sent;
+        self.unacked[index].in_doubt = sent == Sent::Unknown;
         self.drain(index, remedy);
-        Ok(None)
+        Ok(Vec::new())
     }
 
     /// The connection that carried `request` is gone.
     pub fn lost(&mut self, request: u64) {
         if let Some(index) = self.unacked.iter().position(|unacked| unacked.sent == Sent::InFlight(request)) {
             self.unacked[index].sent = Sent::Unknown;
+            self.unacked[index].in_doubt = true;
             self.drain(index, Remedy::Resend);
         }
     }
@@ -350,23 +370,26 @@ impl Append {
         copied
     }
 
+    /// A batch is in the log, so each before it of which the outcome was unknown is, too: a broker takes no sequence
+    /// before the one that is missing. (NOT_ENOUGH_REPLICAS_AFTER_APPEND, then success for the next.)
     fn appended(
         &mut self,
         index: usize,
         base_offset: Option<i64>,
         now: Duration,
-    ) -> Result<Acked, OvertakenError> {
-        if index > 0 {
-            return Err(OvertakenError {
-                missing: self.unacked[0].sequence,
-                taken: self.unacked[index].sequence,
-            });
+    ) -> Result<Vec<Acked>, OvertakenError> {
+        if let Some(missing) = self.unacked.iter().take(index).find(|unacked| unacked.sent != Sent::Unknown) {
+            return Err(OvertakenError { missing: missing.sequence, taken: self.unacked[index].sequence });
         }
         self.confirmed = Some(now);
         self.failures = 0;
-        let unacked = self.unacked.pop_front().expect("an index into `unacked` means that it is not empty");
+        let cargos = self.unacked.drain(..=index).map(|unacked| unacked.cargo);
+        let mut acked: Vec<Acked> = cargos.map(|cargo| Acked { cargo, base_offset: None }).collect();
+        if let Some(last) = acked.last_mut() {
+            last.base_offset = base_offset;
+        }
         self.open_if_resent();
-        Ok(Acked { cargo: unacked.cargo, base_offset })
+        Ok(acked)
     }
 
     /// Answers come in order, so the first failure that is seen is the cause and later ones are its consequences.
@@ -440,7 +463,7 @@ mod tests {
     fn confirmed() -> Append {
         let mut append = Append::new(9, 0);
         append.send(cargo(0, 10), 1, T0).unwrap();
-        append.answered(1, Verdict::Appended(Some(0)), T0).unwrap().unwrap();
+        append.answered(1, Verdict::Appended(Some(0)), T0).unwrap();
         append
     }
 
@@ -459,7 +482,7 @@ mod tests {
         let mut append = Append::new(9, 0);
         append.send(cargo(0, 10), 1, T0).unwrap();
         assert!(!append.takes_new(T0));
-        append.answered(1, Verdict::Appended(Some(0)), T0).unwrap().unwrap();
+        append.answered(1, Verdict::Appended(Some(0)), T0).unwrap();
         for request in 2..7 {
             assert!(append.takes_new(T0));
             append.send(cargo(0, 1), request, T0).unwrap();
@@ -485,10 +508,7 @@ mod tests {
         assert_eq!(append.resend(5), Some(second));
         assert_eq!(append.resend(6), None);
         assert!(append.takes_new(T0));
-        assert_eq!(
-            append.answered(4, Verdict::Appended(Some(10)), T0).unwrap().unwrap().base_offset,
-            Some(10)
-        );
+        assert_eq!(append.answered(4, Verdict::Appended(Some(10)), T0).unwrap()[0].base_offset, Some(10));
     }
 
     #[test]
@@ -520,6 +540,34 @@ mod tests {
         assert_eq!(append.requeue(Numbering::NextEpoch).len(), 1);
         assert_eq!(sequence(&append.send(cargo(10, 2), 3, T0).unwrap().0), (9, 1, 0));
         assert!(!append.takes_new(T0));
+    }
+
+    #[test]
+    fn success_of_a_later_batch_tells_that_the_unknown_ones_before_it_are_in_the_log() {
+        let mut append = confirmed();
+        append.send(cargo(0, 1), 2, T0).unwrap();
+        append.send(cargo(0, 1), 3, T0).unwrap();
+        append.answered(2, Verdict::FailedUnknown(Remedy::Resend), T0).unwrap();
+        let acked = append.answered(3, Verdict::Appended(Some(11)), T0).unwrap();
+        assert_eq!(acked.iter().map(|acked| acked.base_offset).collect::<Vec<_>>(), [None, Some(11)]);
+        assert_eq!((append.unacked(), append.settled()), (0, Some(Remedy::Resend)));
+        append.start_resending();
+        assert!(append.takes_new(T0));
+    }
+
+    #[test]
+    fn a_refusal_of_a_resend_says_nothing_about_the_first_attempt() {
+        let mut append = confirmed();
+        append.send(cargo(0, 1), 2, T0).unwrap();
+        append.lost(2);
+        append.start_resending();
+        append.resend(3).unwrap();
+        append.answered(3, Verdict::Failed(Remedy::Resend), T0).unwrap();
+        assert!(!append.first_is_not_appended());
+        append.start_resending();
+        append.resend(4).unwrap();
+        append.answered(4, Verdict::OutOfSequence, T0).unwrap();
+        assert!(append.first_is_not_appended(), "the leader's own sequence tells");
     }
 
     #[test]

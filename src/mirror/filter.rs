@@ -137,6 +137,42 @@ mod tests {
         check(&["a(b", "c)d"], &["abd", "acd"], &["ab", "a(b"]);
     }
 
+    /// What Java accepts and is refused here: better than to read it differently.
+    const REFUSED: [&str; 7] =
+        ["\\1\\Q2\\E", "(?U)\\w+", "[a&&&b]+", "\\X", "\\N{LATIN SMALL LETTER A}", "\\8", "\\p{InGreek}"];
+    /// Letters beyond ASCII ignore case here without the `u` flag, too.
+    const DIFFERENT: [&str; 1] = ["(?i)\u{c9}"];
+
+    /// `protocol-tests/vectors/java/regex.json` was recorded from `java.util.regex` of Java 17 by `RegexVectors.java` beside it.
+    #[test]
+    fn patterns_match_what_java_matches() {
+        let vectors = include_str!("../../protocol-tests/vectors/java/regex.json");
+        let vectors: serde_json::Value = serde_json::from_str(vectors).unwrap();
+        let strings = |value: &serde_json::Value| -> Vec<String> {
+            value.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+        };
+        // A dot does not match Java's line terminators, which no name in Kafka holds.
+        let names: Vec<String> =
+            strings(&vectors["names"]).into_iter().filter(|name| !name.contains(['\n', '\r'])).collect();
+        let mut different = Vec::new();
+        for pair in vectors["patterns"].as_array().unwrap() {
+            let pattern = pair[0].as_str().unwrap();
+            let ours = PatternList::new(&[pattern]);
+            let matching =
+                |list: &PatternList| names.iter().filter(|name| list.matches(name)).cloned().collect();
+            let java = pair[1].as_array().map(|_| {
+                strings(&pair[1]).into_iter().filter(|name| names.contains(name)).collect::<Vec<String>>()
+            });
+            let ours_matching: Option<Vec<String>> = ours.as_ref().ok().map(matching);
+            if REFUSED.contains(&pattern) {
+                assert!(java.is_some() && ours.is_err(), "{pattern} need not be refused");
+            } else if ours_matching != java && !DIFFERENT.contains(&pattern) {
+                different.push(format!("{pattern}: Java {java:?}, here {ours_matching:?} {:?}", ours.err()));
+            }
+        }
+        assert!(different.is_empty(), "{}", different.join("\n"));
+    }
+
     #[test]
     fn the_item_at_fault_is_named() {
         let error = PatternList::new(&["fine", "*bad"]).unwrap_err();

@@ -148,8 +148,8 @@ impl Translator {
                 Some('-') if !negated => negated = true,
                 Some('x') => self.comments = !negated,
                 Some(flag @ ('i' | 'm' | 's')) => if negated { &mut off } else { &mut on }.push(flag),
-                // Unix lines and Unicode rules change nothing for names.
-                Some('d' | 'u' | 'U') => {}
+                // Unix lines and Unicode case change nothing for names.
+                Some('d' | 'u') => {}
                 Some(':') => break true,
                 Some(')') => break false,
                 Some(other) => return Err(format!("(?{other} is not known")),
@@ -195,6 +195,10 @@ impl Translator {
         let least = number(low)?;
         if !high.is_empty() && number(high)? < least {
             return Err(format!("{{{text}}} has its limits in the wrong order"));
+        }
+        if self.atom.is_none() {
+            // Java reads an empty string before it.
+            return Ok(());
         }
         self.quantifier(&format!("{{{text}}}"))
     }
@@ -261,11 +265,9 @@ impl Translator {
             match next {
                 ']' if !empty => break,
                 '[' => self.class(depth + 1)?,
-                '&' if self.starts_with("&") && !empty => {
-                    while self.eat('&') {}
-                    if self.peek() != Some(']') {
-                        self.out.push_str("&&");
-                    }
+                '&' if self.eat('&') => {
+                    self.intersection(empty)?;
+                    continue;
                 }
                 _ if self.comments && self.skip_comment(next) => {}
                 _ => self.class_item(next)?,
@@ -273,6 +275,17 @@ impl Translator {
             empty = false;
         }
         self.out.push(']');
+        Ok(())
+    }
+
+    /// `&&` in a class; without one of its sides it means nothing.
+    fn intersection(&mut self, empty: bool) -> Result<(), String> {
+        match self.peek() {
+            Some('&') => return Err("&&& has no clear meaning in a character class".to_owned()),
+            Some(']') | None => {}
+            Some(_) if empty => {}
+            Some(_) => self.out.push_str("&&"),
+        }
         Ok(())
     }
 
@@ -362,8 +375,8 @@ impl Translator {
             None => return Err("\\p names no property".to_owned()),
         };
         let ascii = match name.as_str() {
-            "Lower" | "javaLowerCase" => "a-z",
-            "Upper" | "javaUpperCase" => "A-Z",
+            "Lower" => "a-z",
+            "Upper" => "A-Z",
             "ASCII" => "\\x00-\\x7F",
             "Alpha" => "A-Za-z",
             "Digit" => "0-9",
@@ -381,7 +394,11 @@ impl Translator {
         if !ascii.is_empty() {
             return Ok(Item::Set(format!("[{negation}{ascii}]")));
         }
-        let name = name.strip_prefix("Is").unwrap_or(&name);
+        let name = match name.as_str() {
+            "javaLowerCase" => "Lowercase",
+            "javaUpperCase" => "Uppercase",
+            other => other.strip_prefix("Is").unwrap_or(other),
+        };
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '=' | ' ' | '-'));
         if name.is_empty() || !plain || regex::Regex::new(&format!("\\p{{{name}}}")).is_err() {
             return Err(format!("the property \\{kind}{{{name}}} is not known"));
@@ -450,17 +467,15 @@ fn code_point(digits: &str, radix: u32) -> Result<Item, String> {
 
 /// Writes a character so that no engine reads it as syntax, in a class or outside.
 fn push_literal(out: &mut String, literal: char) {
-    if literal.is_ascii_alphanumeric() || literal == '_' || !literal.is_ascii() {
-        out.push(literal);
-    } else if literal.is_ascii_control() || literal == ' ' {
+    if literal.is_ascii_control() || literal == ' ' {
         write!(out, "\\x{:02X}", u32::from(literal)).unwrap_or_default();
-    } else if matches!(literal, '"' | '%' | '\'' | ',' | '/' | ':' | ';' | '<' | '=' | '>' | '@' | '`' | '!')
-    {
-        out.push(literal);
-    } else {
-        out.push('\\');
-        out.push(literal);
+        return;
     }
+    // Angle brackets are the one punctuation whose escapes mean something else.
+    if literal.is_ascii_punctuation() && !matches!(literal, '_' | '<' | '>') {
+        out.push('\\');
+    }
+    out.push(literal);
 }
 
 #[cfg(test)]
@@ -482,13 +497,13 @@ mod tests {
             (r"\Qa.b*\E.*", r"a\.b\*.*", false),
             (r"\Qa.b", r"a\.b", false),
             (r"\d\w+", "[0-9][0-9A-Za-z_]+", false),
-            (r"[\d[:x:]]", "[[0-9][:x:]]", false),
+            (r"[\d[:x:]]", r"[[0-9][\:x\:]]", false),
             (r"[+--]", r"[\+-\-]", false),
             (r"a\Q\E*[a-\Qz\E]", "a*[a-z]", false),
             ("[a-c&&[^b]]", "[a-c&&[^b]]", false),
             ("[a&b]", r"[a\&b]", false),
             ("[]a]", r"[\]a]", false),
-            ("(?U)a", "a", false),
+            ("(?d)a", "a", false),
             ("(?iu)a", "(?i)a", false),
             ("(?i-s:a)", "(?i-s:a)", false),
             ("(?x) a b # c", "ab", false),
@@ -526,6 +541,8 @@ mod tests {
             r"\k1",
             "(?<1a>b)",
             "(?Z)",
+            "(?U)a",
+            "[a&&&b]",
             r"[\w-",
             "[b-a]",
             "[a--]",

@@ -3,7 +3,9 @@
 //! Opens no socket and parses no file: it is given settings and clients of both clusters.
 
 mod append;
+mod budget;
 pub mod control;
+mod engine;
 mod filter;
 mod java_regex;
 pub mod lease;

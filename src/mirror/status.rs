@@ -25,6 +25,8 @@ pub struct FlowStatus {
     pub target: Arc<str>,
     /// Where it stands.
     pub state: FlowState,
+    /// All selected topics have been looked at, and each of their partitions has its start.
+    pub discovered: bool,
     /// Partitions by (source topic, partition).
     pub partitions: BTreeMap<(Arc<str>, i32), PartitionStatus>,
     /// Topics that cannot be replicated now, with the reason.
@@ -72,6 +74,8 @@ pub struct PartitionStatus {
     pub position: Option<i64>,
     /// Target offset that follows it.
     pub downstream: Option<i64>,
+    /// Where the source partition ended when it was first looked at: last stable offset or high watermark.
+    pub end_at_start: Option<i64>,
     /// Of the source partition.
     pub high_watermark: Option<i64>,
     /// Of the source partition.
@@ -87,6 +91,11 @@ pub struct PartitionStatus {
 }
 
 impl PartitionStatus {
+    /// Whether everything is on the target that the source partition held when it was first looked at.
+    pub fn has_reached_end(&self) -> bool {
+        matches!((self.position, self.end_at_start), (Some(position), Some(end)) if position >= end)
+    }
+
     /// Source offsets still to be copied: up to the last stable offset when that is what is read.
     pub fn lag(&self) -> Option<i64> {
         let end = self.last_stable_offset.or(self.high_watermark)?;

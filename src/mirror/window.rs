@@ -124,6 +124,17 @@ impl Window {
         }
     }
 
+    /// Ends the window in the middle of `id`: offsets from `next_offset` on are forgotten and will be fetched again.
+    /// Returns the bytes of the entries behind it.
+    pub fn truncate(&mut self, id: EntryId, next_offset: i64) -> usize {
+        let freed = self.rewind_to(EntryId(id.0 + 1));
+        if let Some(entry) = self.entries.back_mut() {
+            entry.next_offset = next_offset;
+        }
+        self.next_offset = next_offset;
+        freed
+    }
+
     /// Forgets `id` and everything behind it: nothing of that was sent, and it will be fetched again. Returns the bytes.
     pub fn rewind_to(&mut self, id: EntryId) -> usize {
         let keep = usize::try_from(id.0.saturating_sub(self.first_id)).unwrap_or(usize::MAX);
@@ -188,6 +199,17 @@ mod tests {
         assert_eq!((window.position(), window.downstream()), (4, Some(54)));
         assert_eq!(window.rewind_to(split), 120);
         assert_eq!((window.position(), window.next_offset()), (4, 4));
+    }
+
+    #[test]
+    fn a_window_can_end_inside_an_entry() {
+        let mut window = Window::new(0, None);
+        let first = window.push(10, 100);
+        window.push(20, 50);
+        assert_eq!(window.truncate(first, 7), 50);
+        assert_eq!((window.position(), window.next_offset(), window.bytes()), (0, 7, 100));
+        window.done(first, None);
+        assert_eq!(window.position(), 7);
     }
 
     proptest! {

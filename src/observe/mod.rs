@@ -1,1 +1,5 @@
-//! observe
+//! Counters and state to text: `/metrics`, `/status`, `/healthz`, `/readyz`, progress lines. Decides nothing.
+
+mod settings;
+
+pub use settings::{AdminListen, Settings};

@@ -4,6 +4,41 @@
 //! nothing here panics on them and nothing allocates by a count that they claim.
 //!
 //! The formats are those of Kafka's `DefaultRecordBatch` (magic 2, KIP-98) and `LegacyRecord` (magic 0 and 1).
+//!
+//! | to | use |
+//! |---|---|
+//! | find the entries in a Fetch response's bytes | [`next_entry`] |
+//! | look at a batch without touching its records | [`BatchHeader::parse`] |
+//! | append a batch elsewhere, its records untouched | [`patch`](patch()) |
+//! | join small batches | [`can_merge`], [`MergeSize`], [`merge`](merge()), [`merge_compressed`] |
+//! | renumber, split, recompress, keep LogAppendTime | [`rewrite`](rewrite()) |
+//! | bring magic 0 and 1 to magic 2 | [`convert`] |
+//! | read or make records | [`OpenBatch`], [`BatchBuilder`] |
+//!
+//! ```
+//! use kmirror::record::{
+//!     BatchBuilder, BatchOptions, Codec, Entry, HEADER_BYTES, OpenBatch, ProducerIdentity, RecordData, next_entry, patch,
+//! };
+//!
+//! // A batch as a source broker might hold it.
+//! let options = BatchOptions { base_offset: 4_000, partition_leader_epoch: 7, ..BatchOptions::new(Codec::Zstd) };
+//! let mut builder = BatchBuilder::new(options);
+//! builder.push(&RecordData { timestamp: 1_700_000_000_000, value: Some("hello".into()), ..RecordData::default() })?;
+//! let batch = builder.build()?;
+//!
+//! // Found in the bytes of a Fetch response, and appended under our own producer: the records are never touched.
+//! let Entry::Batch { size_bytes, .. } = next_entry(&batch, batch.len(), 1 << 20)? else { unreachable!() };
+//! let identity = ProducerIdentity { producer_id: 17, producer_epoch: 0, base_sequence: 0 };
+//! let header = patch(&batch, size_bytes, identity)?;
+//!
+//! // The target sees offset 0, our producer, and a checksum that holds.
+//! let appended = [&header[..], &batch[HEADER_BYTES..]].concat().into();
+//! let opened = OpenBatch::open(&appended, 1 << 20)?;
+//! assert_eq!((opened.header.base_offset, opened.header.producer_id), (0, 17));
+//! let record = opened.records().next().unwrap()?;
+//! assert_eq!(record.value, Some(&b"hello"[..]));
+//! # Ok::<(), kmirror::record::Error>(())
+//! ```
 
 mod builder;
 mod clmul;

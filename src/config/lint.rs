@@ -1,0 +1,354 @@
+//! The file as a whole, entry by entry: duplicates, references of config providers, keys, kinds of values, comments behind
+//! them. What is left is the raw scope that MirrorMaker's scoping starts from.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::classify::{self, Verdict};
+use super::keys::{self, Effect, Kind};
+use super::problem::{Problem, SourceText, Span};
+use super::properties::{self, Entry};
+use super::providers::{Outside, Providers};
+use super::scoping::{Scope, Setting};
+use super::values;
+
+/// What stands instead of a secret.
+const HIDDEN: &str = "[hidden]";
+
+/// A file that was looked at.
+pub(super) struct Linted {
+    pub(super) entries: Vec<Entry>,
+    pub(super) raw: Scope,
+    pub(super) clusters: Vec<String>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Looks at every entry of a file; secrets are blanked out in `source`.
+pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>) -> Linted {
+    let parsed = properties::parse(bytes);
+    let mut linted = Linted {
+        entries: parsed.entries,
+        raw: Scope::new(),
+        clusters: Vec::new(),
+        problems: parsed.problems,
+    };
+    for entry in linted.entries.iter().filter(|entry| keys::is_secret(&entry.key)) {
+        source.mask(entry.value_span);
+    }
+    let last = linted.last_entries(source);
+    let mut providers = Providers::new(outside);
+    linted.declare_providers(&last, &mut providers);
+    for (key, &entry) in &last {
+        let setting = linted.resolve(entry, &mut providers);
+        linted.raw.insert(key.clone(), setting);
+    }
+    linted.read_clusters();
+    for (key, &entry) in &last {
+        linted.judge(key, entry, source);
+    }
+    linted
+}
+
+impl Linted {
+    /// The entry of each key that counts: the last one.
+    fn last_entries(&mut self, source: &SourceText) -> BTreeMap<String, usize> {
+        let mut last = BTreeMap::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            if let Some(earlier) = last.insert(entry.key.clone(), index) {
+                let (line, _) = source.position(entry.key_span.start);
+                let message = format!("{} is set again in line {line}, which counts", entry.key);
+                self.problems.push(Problem::info(message).at(self.entries[earlier].key_span));
+            }
+        }
+        last
+    }
+
+    fn declare_providers(&mut self, last: &BTreeMap<String, usize>, providers: &mut Providers<'_>) {
+        let value = |key: &str| last.get(key).map(|&index| &self.entries[index]);
+        let Some(declaration) = value("config.providers") else { return };
+        let mut problems = Vec::new();
+        for name in values::list(without_comment(Kind::List, &declaration.value)) {
+            let class = value(&format!("config.providers.{name}.class"));
+            let declared = match class {
+                Some(class) => {
+                    let parameter = |key: &str| {
+                        Some(value(&format!("config.providers.{name}.param.{key}"))?.value.clone())
+                    };
+                    providers.declare(name, without_comment(Kind::Class, &class.value), &parameter)
+                }
+                None => Err(Problem::error(format!("config.providers.{name}.class is missing"))),
+            };
+            problems.extend(declared.err().map(|problem| problem.at(class.unwrap_or(declaration).span())));
+        }
+        self.problems.extend(problems);
+    }
+
+    fn resolve(&mut self, index: usize, providers: &mut Providers<'_>) -> Setting {
+        let entry = &self.entries[index];
+        let mut setting = Setting {
+            value: Rc::from(entry.value.as_str()),
+            shown: Rc::from(if keys::is_secret(&entry.key) { HIDDEN } else { &entry.value }),
+            entry: index,
+        };
+        if !entry.key.starts_with("config.providers") {
+            let resolved = providers.resolve(&entry.value);
+            let places =
+                resolved.problems.into_iter().map(|(at, problem)| problem.at(entry.part(at.start, at.end)));
+            self.problems.extend(places);
+            if resolved.provided {
+                // What a provider gives is not for every eye: the reference is shown instead.
+                setting.value = Rc::from(resolved.text);
+            }
+        }
+        setting
+    }
+
+    fn read_clusters(&mut self) {
+        let Some(setting) = self.raw.get("clusters") else {
+            let help = "name the clusters, as in: clusters = A, B";
+            self.problems.push(Problem::error("the key clusters is missing").help(help));
+            return;
+        };
+        let span = self.entries[setting.entry].value_span;
+        let named = values::list(without_comment(Kind::Aliases, &setting.value));
+        for alias in named.into_iter().filter(|alias| !alias.is_empty()) {
+            if self.clusters.iter().any(|known| known == alias) {
+                self.problems.push(Problem::warning(format!("the cluster {alias} is listed twice")).at(span));
+            } else {
+                self.clusters.push(alias.to_owned());
+            }
+        }
+        for alias in &self.clusters {
+            let dotted = format!("{alias}.");
+            let begins = |key: &str| key.starts_with(&dotted) && !key.ends_with(".cluster.alias");
+            if keys::KEYS.iter().any(|key| begins(key.name))
+                || ["consumer", "producer", "admin", "ssl", "sasl"].contains(&alias.as_str())
+            {
+                let message =
+                    format!("the alias {alias} is also the beginning of MirrorMaker's own keys, which mix");
+                self.problems.push(Problem::warning(message).at(span).help("choose another alias"));
+            }
+        }
+    }
+
+    /// Says what there is to say about one entry, and takes a comment off its value.
+    fn judge(&mut self, key: &str, index: usize, source: &SourceText) {
+        let span = self.entries[index].span();
+        let key_span = self.entries[index].key_span;
+        match classify::classify(key, &self.clusters) {
+            Verdict::Known(kind, effect) => {
+                self.judge_value(key, kind, effect, source);
+                self.problems.extend(effect_of(key, effect, self.value(key)).map(|problem| problem.at(span)));
+            }
+            Verdict::Misplaced(kind, message) => {
+                self.problems.push(Problem::warning(format!("{key} has no effect")).at(span).help(message));
+                self.judge_value(key, kind, Effect::Nothing(""), source);
+            }
+            Verdict::Refused(message) => {
+                self.problems.push(Problem::error(format!("{key} cannot stand here")).at(span).help(message));
+            }
+            Verdict::UnknownCluster(alias) => {
+                let known = self.clusters.join(", ");
+                let message = format!("{key} names the cluster {alias}, which is not in clusters");
+                self.problems
+                    .push(Problem::warning(message).at(key_span).help(format!("clusters are: {known}")));
+            }
+            Verdict::Unknown(nearest) => {
+                let problem = Problem::warning(format!("{key} is not known, and has no effect")).at(key_span);
+                self.problems.push(match nearest {
+                    Some(nearest) => problem.help(format!("did you mean {nearest}?")),
+                    None => problem,
+                });
+            }
+        }
+    }
+
+    fn value(&self, key: &str) -> &str {
+        self.raw.get(key).map_or("", |setting| &setting.value)
+    }
+
+    fn judge_value(&mut self, key: &str, kind: Kind, effect: Effect, source: &SourceText) {
+        let Some(setting) = self.raw.get_mut(key) else { return };
+        let entry = &self.entries[setting.entry];
+        if let Some(problem) = cut_comment(key, kind, setting, entry, source) {
+            self.problems.push(problem);
+        }
+        let Err(reason) = values::check(kind, &setting.value) else { return };
+        let reason =
+            if setting.value == setting.shown { reason } else { "its value is not valid".to_owned() };
+        let message = format!("{key}: {reason}");
+        let problem =
+            if effect == Effect::Used { Problem::error(message) } else { Problem::warning(message) };
+        let place = if entry.value.is_empty() { entry.key_span } else { entry.value_span };
+        self.problems.push(problem.at(place));
+    }
+}
+
+fn without_comment(kind: Kind, value: &str) -> &str {
+    &value[..values::comment_start(kind, value).unwrap_or(value.len())]
+}
+
+fn cut_comment(
+    key: &str,
+    kind: Kind,
+    setting: &mut Setting,
+    entry: &Entry,
+    source: &SourceText,
+) -> Option<Problem> {
+    let help = "in a .properties file a comment has a line of its own";
+    let place = |at: usize| {
+        if *setting.value == entry.value { entry.part(at, at + 1).start } else { entry.value_span.start }
+    };
+    if let Some(at) = values::comment_start(kind, &setting.value) {
+        let span = Span { start: place(at), end: entry.value_span.end };
+        let (line, _) = source.position(span.start);
+        let kept = setting.value[..at].trim_end();
+        let shown = if setting.value == setting.shown { Rc::from(kept) } else { setting.shown.clone() };
+        let message =
+            format!("line {line}: what follows # is taken for a comment, so that {key} is {shown:?}");
+        (setting.value, setting.shown) = (Rc::from(kept), shown);
+        return Some(Problem::warning(message).at(span).help(help));
+    }
+    let at = values::spaced_hash(&setting.value).filter(|_| kind == Kind::Text)?;
+    let span = Span { start: place(at), end: entry.value_span.end };
+    Some(
+        Problem::warning(format!("# starts no comment here: it is part of the value of {key}"))
+            .at(span)
+            .help(help),
+    )
+}
+
+/// What the user should know about a key without effect.
+fn effect_of(key: &str, effect: Effect, value: &str) -> Option<Problem> {
+    match effect {
+        Effect::Used => None,
+        Effect::Nothing(reason) => Some(Problem::info(format!("{key} has no effect: {reason}"))),
+        Effect::NotYet(reason) => {
+            let message = format!("{key} has no effect: {reason}");
+            let asked = key.ends_with("sync.group.offsets.enabled")
+                && value.trim().eq_ignore_ascii_case("true")
+                || key.ends_with("exactly.once.source.support")
+                    && !value.trim().eq_ignore_ascii_case("disabled")
+                || key.ends_with("exactly.once.support");
+            Some(if asked { Problem::warning(message) } else { Problem::info(message) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::problem::Severity;
+    use super::*;
+
+    fn lint_text(text: &str) -> (Linted, SourceText) {
+        let mut source = SourceText::new("f", text.as_bytes());
+        let outside =
+            Outside { env: &|name| (name == "S").then(|| "s3cret".to_owned()), read: &|_| Ok(Vec::new()) };
+        (lint(text.as_bytes(), &mut source, &outside), source)
+    }
+
+    fn check(text: &str, severity: Severity, message: &str, place: &str) {
+        let (linted, source) = lint_text(text);
+        let found = linted.problems.iter().find(|problem| problem.message == message);
+        let Some(problem) = found else { panic!("{message:?} is not in {:#?}", linted.problems) };
+        assert_eq!(problem.severity, severity);
+        let span = problem.span.map_or("", |span| &source.text[span.start..span.end]);
+        assert_eq!(span, place);
+    }
+
+    #[test]
+    fn each_entry_says_what_is_wrong_with_it_and_where() {
+        use Severity::{Error, Info, Warning};
+        for (text, severity, message, place) in [
+            ("a=b", Error, "the key clusters is missing", ""),
+            ("clusters=A\nclusters=A,B", Info, "clusters is set again in line 2, which counts", "clusters"),
+            ("clusters=A,A", Warning, "the cluster A is listed twice", "A,A"),
+            (
+                "clusters=topics,B",
+                Warning,
+                "the alias topics is also the beginning of MirrorMaker's own keys, which mix",
+                "topics,B",
+            ),
+            (
+                "clusters=A, B# two",
+                Warning,
+                "line 1: what follows # is taken for a comment, so that clusters is \"A, B\"",
+                "# two",
+            ),
+            (
+                "clusters=A,B\nA->B.enabled = yes",
+                Error,
+                "A->B.enabled: \"yes\" is neither true nor false",
+                "yes",
+            ),
+            (
+                "clusters=A,B\nreplication.factor=",
+                Error,
+                "replication.factor: \"\" is not a whole number",
+                "replication.factor",
+            ),
+            ("clusters=A,B\ntasks.max=many", Warning, "tasks.max: \"many\" is not a whole number", "many"),
+            (
+                "clusters=A,B\ntasks.max=3",
+                Info,
+                "tasks.max has no effect: there are no tasks: each broker has a lane",
+                "tasks.max=3",
+            ),
+            (
+                "clusters=A,B\nsync.group.offsets.enabled=true",
+                Warning,
+                "sync.group.offsets.enabled has no effect: kmirror does not do this yet",
+                "sync.group.offsets.enabled=true",
+            ),
+            (
+                "clusters=A,B\nA.client.id = x # y",
+                Warning,
+                "# starts no comment here: it is part of the value of A.client.id",
+                "# y",
+            ),
+            (
+                "clusters=A,B\nclient.dns.lookup=use_all_dns_ips",
+                Warning,
+                "client.dns.lookup has no effect",
+                "client.dns.lookup=use_all_dns_ips",
+            ),
+            ("clusters=A,B\nnonsense=1", Warning, "nonsense is not known, and has no effect", "nonsense"),
+            (
+                "clusters=A,B\nC->B.enabled=true",
+                Warning,
+                "C->B.enabled names the cluster C, which is not in clusters",
+                "C->B.enabled",
+            ),
+            (
+                "clusters=A,B\nA->B.kmirror.admin.listen=none",
+                Error,
+                "A->B.kmirror.admin.listen cannot stand here",
+                "A->B.kmirror.admin.listen=none",
+            ),
+            (
+                "clusters=A,B\nconfig.providers=x",
+                Error,
+                "config.providers.x.class is missing",
+                "config.providers=x",
+            ),
+        ] {
+            check(text, severity, message, place);
+        }
+    }
+
+    #[test]
+    fn secrets_and_what_providers_give_are_not_shown() {
+        let (linted, source) = lint_text(
+            "clusters=A\nA.sasl.jaas.config=hunter2 # all of it\nconfig.providers=env\n\
+             config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n\
+             A.consumer.client.rack=${env:S}\nA.consumer.fetch.min.bytes=${env:S}",
+        );
+        assert_eq!(&*linted.raw["A.sasl.jaas.config"].value, "hunter2 # all of it");
+        assert_eq!(&*linted.raw["A.sasl.jaas.config"].shown, HIDDEN);
+        assert_eq!(&*linted.raw["A.consumer.client.rack"].value, "s3cret");
+        assert_eq!(&*linted.raw["A.consumer.client.rack"].shown, "${env:S}");
+        let everything = format!("{:?} {source:?}", linted.problems);
+        assert!(!everything.contains("hunter2") && !everything.contains("s3cret"), "{everything}");
+        assert!(everything.contains("A.consumer.fetch.min.bytes: its value is not valid"), "{everything}");
+    }
+}

@@ -1,0 +1,148 @@
+//! What is wrong with a file: all of it at once, each with its place.
+
+use std::fmt;
+use std::ops::Range;
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing can run.
+    Error,
+    /// It runs, but perhaps not as the user believes.
+    Warning,
+    /// Good to know.
+    Info,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "info",
+        })
+    }
+}
+
+/// Bytes of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: usize,
+    /// Offset behind the last byte.
+    pub end: usize,
+}
+
+impl From<Range<usize>> for Span {
+    fn from(range: Range<usize>) -> Span {
+        Span { start: range.start, end: range.end }
+    }
+}
+
+/// One problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, without secrets.
+    pub message: String,
+    /// Where; `None` when it is not in the file.
+    pub span: Option<Span>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    /// A problem that keeps everything from running.
+    pub fn error(message: impl Into<String>) -> Problem {
+        Problem::new(Severity::Error, message.into())
+    }
+
+    /// A problem that the user should know of.
+    pub fn warning(message: impl Into<String>) -> Problem {
+        Problem::new(Severity::Warning, message.into())
+    }
+
+    /// A remark.
+    pub fn info(message: impl Into<String>) -> Problem {
+        Problem::new(Severity::Info, message.into())
+    }
+
+    fn new(severity: Severity, message: String) -> Problem {
+        Problem { severity, message, span: None, help: None }
+    }
+
+    /// The same problem at a place.
+    pub fn at(mut self, span: Span) -> Problem {
+        self.span = Some(span);
+        self
+    }
+
+    /// The same problem with advice.
+    pub fn help(mut self, help: impl Into<String>) -> Problem {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// The text of a file for messages: its bytes without secrets, under the same offsets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceText {
+    /// How the user called it.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+impl SourceText {
+    /// Takes the bytes of a file; what is no UTF-8 becomes `?`, byte by byte.
+    pub fn new(name: &str, bytes: &[u8]) -> SourceText {
+        let mut text = String::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|_| '?'));
+        }
+        SourceText { name: name.to_owned(), text }
+    }
+
+    /// Blanks a part out, but keeps its lines.
+    pub fn mask(&mut self, span: Span) {
+        let Some(secret) = self.text.get(span.start..span.end) else { return };
+        let masked: String = secret
+            .bytes()
+            .map(|byte| if matches!(byte, b'\n' | b'\r') { char::from(byte) } else { '*' })
+            .collect();
+        self.text.replace_range(span.start..span.end, &masked);
+    }
+
+    /// Line and column of an offset, both from one; columns count characters.
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line_start = before.rfind(['\n', '\r']).map_or(0, |at| at + 1);
+        let ends = before.bytes().filter(|&byte| byte == b'\n' || byte == b'\r').count();
+        let pairs = before.matches("\r\n").count();
+        (ends - pairs + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_lines_of_all_three_kinds() {
+        let source = SourceText::new("f", b"a\r\nb\rc\n\xffd\xc3\xa4e");
+        for (offset, position) in
+            [(0, (1, 1)), (3, (2, 1)), (5, (3, 1)), (7, (4, 1)), (11, (4, 4)), (99, (4, 5))]
+        {
+            assert_eq!(source.position(offset), position, "{offset}");
+        }
+    }
+
+    #[test]
+    fn a_mask_keeps_offsets_and_lines() {
+        let mut source = SourceText::new("f", "p=s\u{e4}c\\\nret\nx".as_bytes());
+        source.mask(Span { start: 2, end: 11 });
+        assert_eq!(source.text, "p=*****\n***\nx");
+    }
+}

@@ -1,0 +1,287 @@
+//! Whole files: what they become, and what is said about them.
+
+use std::time::Duration;
+
+use super::*;
+use crate::client::IsolationLevel;
+use crate::mirror::{
+    Batching, Compat, DefaultsFrom, FlowSettings, OffsetReset, OnOversize, OnSourceReset, PolicyKind,
+    ReplicationFactor,
+};
+use crate::observe::AdminListen;
+
+const CLUSTERS: &str = "clusters=A,B\nA.bootstrap.servers=a:9092\nB.bootstrap.servers=b:9092\n";
+const ENABLED: &str =
+    "clusters=A,B\nA.bootstrap.servers=a:9092\nB.bootstrap.servers=b:9092\nA->B.enabled=true\n";
+
+fn load_text(text: &str) -> Report {
+    let outside = Outside {
+        env: &|name| (name == "OLD_SERVERS").then(|| "old:9092".to_owned()),
+        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+    };
+    load(
+        "mm2.properties",
+        text.as_bytes(),
+        &Options { clusters: &[], takeover_timeout: Duration::ZERO, outside },
+    )
+}
+
+fn settings(text: &str) -> Settings {
+    let report = load_text(text);
+    report.settings.unwrap_or_else(|| panic!("{text}: {:#?}", report.problems))
+}
+
+fn flow(lines: &str) -> FlowSettings {
+    settings(&format!("{ENABLED}{lines}")).process.flows.remove(0)
+}
+
+#[test]
+fn a_minimal_file_has_mirrormakers_defaults() {
+    let Settings { process, observe } = settings(ENABLED);
+    assert_eq!(observe.admin_listen, AdminListen::Default);
+    assert_eq!(process.memory_budget_bytes, 128 << 20);
+    let wanted = crate::client::Settings::new("A", crate::config::values::host_ports("a:9092").unwrap());
+    assert_eq!(process.clusters["A"], wanted);
+    assert_eq!(process.flows.len(), 1);
+    assert_eq!(format!("{:?}", process.flows[0]), format!("{:?}", FlowSettings::new("A", "B")));
+}
+
+#[test]
+fn flows_are_enabled_as_mirrormaker_enables_them() {
+    for (lines, flows) in [
+        ("A->B.enabled=true", &["A->B"][..]),
+        ("A->B.enabled=true\nB->A.enabled=true", &["A->B", "B->A"]),
+        ("A->B.enabled=TRUE # yes", &["A->B"]),
+        ("enabled=true", &["A->B", "B->A"]),
+        ("enabled=true\nB->A.enabled=false", &["A->B"]),
+        ("enabled=true\nA->B.emit.heartbeats.enabled=false", &["B->A"]),
+    ] {
+        let settings = settings(&format!("{CLUSTERS}{lines}"));
+        let names: Vec<String> =
+            settings.process.flows.iter().map(|flow| format!("{}->{}", flow.source, flow.target)).collect();
+        assert_eq!(names, flows, "{lines}");
+    }
+}
+
+#[test]
+fn each_key_reaches_its_setting() {
+    let flow = flow(
+        "A->B.topics=orders, pay.*\ntopics.exclude=x\nreplication.policy.separator=_\nkmirror.compat=3.9\n\
+         replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n\
+         replication.policy.internal.topic.separator.enabled=false\nheartbeats.replication.enabled=false\n\
+         A.consumer.auto.offset.reset=latest\nA->B.replication.factor=3\nA->B.use.defaults.from=source\n\
+         B.offset.storage.replication.factor=1\nB.offset.storage.partitions=5\nB.offset.storage.topic=positions\n\
+         B.group.id=mirror\nrefresh.topics.interval.seconds=7\nconfig.properties.exclude=retention.*\n\
+         B.offset.flush.interval.ms=100\nkmirror.on.source.reset=append\nA->B.kmirror.on.oversize=skip\n\
+         kmirror.batching=verbatim\nA.consumer.isolation.level=read_committed\nA.consumer.fetch.min.bytes=2\n\
+         A.consumer.fetch.max.bytes=3\nA.consumer.max.partition.fetch.bytes=4\nA.consumer.fetch.max.wait.ms=5\n\
+         A.consumer.client.rack=r\nB.producer.max.request.size=6\nB.producer.request.timeout.ms=7\n\
+         A->B.producer.override.max.in.flight.requests.per.connection=8",
+    );
+    assert_eq!(flow.topics.patterns(), ["orders", "pay.*"]);
+    assert_eq!(flow.topics_exclude.patterns(), ["x"]);
+    assert_eq!(flow.config_properties_exclude.patterns(), ["retention.*"]);
+    assert_eq!((flow.policy.kind, flow.policy.compat), (PolicyKind::Identity, Compat::V3_9));
+    assert_eq!((flow.policy.separator.as_str(), flow.policy.internal_separator.as_str()), ("_", "."));
+    assert!(!flow.heartbeats_replication);
+    assert_eq!(flow.auto_offset_reset, OffsetReset::Latest);
+    assert_eq!(flow.replication_factor, ReplicationFactor::Named(3));
+    assert_eq!(flow.offset_storage_replication_factor, ReplicationFactor::Named(1));
+    assert_eq!((flow.offset_storage_partitions, flow.offset_storage_topic.as_str()), (5, "positions"));
+    assert_eq!(flow.worker_group_id, "mirror");
+    assert_eq!(flow.refresh_topics_interval, Some(Duration::from_secs(7)));
+    assert_eq!(flow.use_defaults_from, DefaultsFrom::Source);
+    assert_eq!(flow.offset_flush_interval, Duration::from_millis(100));
+    assert_eq!((flow.on_source_reset, flow.on_oversize), (OnSourceReset::Append, OnOversize::Skip));
+    assert_eq!(flow.batching, Batching::Verbatim);
+    assert_eq!(flow.fetch.isolation_level, IsolationLevel::ReadCommitted);
+    assert_eq!((flow.fetch.fetch_min_bytes, flow.fetch.fetch_max_bytes), (2, 3));
+    assert_eq!(
+        (flow.fetch.max_partition_fetch_bytes, flow.fetch.fetch_max_wait),
+        (4, Duration::from_millis(5))
+    );
+    assert_eq!(flow.fetch.client_rack, "r");
+    assert_eq!((flow.produce.max_request_bytes, flow.produce.max_in_flight_requests), (6, 8));
+    assert_eq!(flow.produce.ack_timeout, Duration::from_millis(7));
+}
+
+#[test]
+fn each_connection_key_reaches_its_cluster() {
+    let settings = settings(&format!(
+        "{ENABLED}A.client.id=me\nB.client.dns.lookup=resolve_canonical_bootstrap_servers_only\n\
+         A.request.timeout.ms=1\nA.admin.request.timeout.ms=2\nA.consumer.request.timeout.ms=3\n\
+         A.reconnect.backoff.ms=4\nA.reconnect.backoff.max.ms=5\nA.retry.backoff.ms=6\nA.retry.backoff.max.ms=7\n\
+         A.connections.max.idle.ms=-1\nA.send.buffer.bytes=8\nA.receive.buffer.bytes=-1\nA.metadata.max.age.ms=9\n\
+         A.socket.connection.setup.timeout.ms=10\nA.default.api.timeout.ms=11\nB.producer.metadata.max.age.ms=12\n\
+         kmirror.admin.listen=none\nkmirror.memory.budget=8MiB"
+    ));
+    let a = &settings.process.clusters["A"];
+    assert_eq!(a.net.client_id, "me");
+    assert_eq!(a.net.request_timeout, Duration::from_millis(3));
+    assert_eq!(a.net.reconnect_backoff, crate::net::Backoff::millis(4, 5));
+    assert_eq!(a.retry_backoff, crate::net::Backoff::millis(6, 7));
+    assert_eq!(a.net.connections_max_idle, None);
+    assert_eq!((a.net.socket.send_buffer_bytes, a.net.socket.receive_buffer_bytes), (Some(8), None));
+    assert_eq!(
+        (a.metadata_max_age, a.default_api_timeout),
+        (Duration::from_millis(9), Duration::from_millis(11))
+    );
+    assert_eq!(a.net.connection_setup_timeout, crate::net::Backoff::millis(10, 30_000));
+    let b = &settings.process.clusters["B"];
+    assert_eq!(b.net.dns_lookup, crate::net::DnsLookup::ResolveCanonicalBootstrapServersOnly);
+    assert_eq!(b.metadata_max_age, Duration::from_millis(12));
+    assert_eq!(settings.observe.admin_listen, AdminListen::Off);
+    assert_eq!(settings.process.memory_budget_bytes, 8 << 20);
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_and_all_at_once() {
+    for (text, messages) in [
+        ("clusters=A", &["a flow needs two clusters"][..]),
+        (CLUSTERS, &["no source->target replication flow is enabled"]),
+        (
+            "clusters=A,B\nA->B.enabled=true",
+            &["A.bootstrap.servers is missing", "B.bootstrap.servers is missing"],
+        ),
+        (
+            &format!("{ENABLED}security.protocol=SSL"),
+            &["the cluster A asks for SSL, which kmirror does not speak yet"],
+        ),
+        (
+            &format!("{ENABLED}A.consumer.security.protocol=SASL_SSL\nB.producer.security.protocol=ssl"),
+            &[
+                "the cluster A asks for SASL_SSL, which kmirror does not speak yet",
+                "the cluster B asks for ssl, which kmirror does not speak yet",
+            ],
+        ),
+        (
+            &format!(
+                "{ENABLED}A->B.topics=a,*b,c{{1,2}}\nreplication.factor=0\ntransforms=x\nB.value.converter=Json"
+            ),
+            &[
+                "topics: *b is no valid regular expression: * repeats nothing",
+                "replication.factor: 0 is not possible",
+                "transforms cannot run: record batches are copied as they are",
+                "the value.converter Json cannot run: record batches are copied as they are",
+            ],
+        ),
+        (
+            &format!("{ENABLED}replication.policy.class=com.example.Mine\ntopic.filter.class=com.example.F"),
+            &[
+                "replication.policy.class: com.example.Mine is not known here; \
+                 org.apache.kafka.connect.mirror.DefaultReplicationPolicy and \
+                 org.apache.kafka.connect.mirror.IdentityReplicationPolicy are",
+                "the topic.filter.class com.example.F is Java, which cannot run here",
+            ],
+        ),
+        (
+            &format!(
+                "{ENABLED}B->A.enabled=true\n\
+                 replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+            ),
+            &["A->B and B->A keep the names of their topics and take the same ones: a circle"],
+        ),
+        (
+            &format!("{ENABLED}kmirror.memory.budget=1"),
+            &["kmirror.memory.budget: 1 is less than 4194304 bytes"],
+        ),
+        (&format!("{ENABLED}A.bootstrap.servers=a"), &["A.bootstrap.servers: \"a\" is no host:port"]),
+    ] {
+        let report = load_text(text);
+        assert!(report.settings.is_none(), "{text}");
+        let errors: Vec<&str> = report
+            .problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+            .map(|problem| problem.message.as_str())
+            .collect();
+        let mut missing = messages.iter().filter(|message| !errors.contains(message)).peekable();
+        assert!(missing.peek().is_none() && errors.len() == messages.len(), "{text}: {errors:#?}");
+    }
+}
+
+#[test]
+fn warnings_do_not_keep_a_file_from_running() {
+    for (line, message) in [
+        ("B.producer.acks=1", "acks=1 is raised to all: nothing counts as copied before all have it"),
+        (
+            "errors.tolerance=all",
+            "errors.tolerance=all has no effect: a record that the target refuses is never dropped silently",
+        ),
+        (
+            "topics.blacklist=x",
+            "topics.blacklist was removed in MirrorMaker 4.0; it is taken for topics.exclude",
+        ),
+        ("topics=", "topics is empty, which matches nothing"),
+    ] {
+        let report = load_text(&format!("{ENABLED}{line}"));
+        assert!(report.settings.is_some(), "{line}");
+        let found = report.problems.iter().any(|p| p.severity == Severity::Warning && p.message == message);
+        assert!(found, "{line}: {:#?}", report.problems);
+    }
+    assert_eq!(flow("topics.blacklist=x").topics_exclude.patterns(), ["x"]);
+    assert_eq!(flow("topics.blacklist=x\ntopics.exclude=y").topics_exclude.patterns(), ["y"]);
+}
+
+#[test]
+fn clusters_of_the_command_line_choose_the_targets() {
+    let text = format!("{ENABLED}B->A.enabled=true");
+    let load_into =
+        |targets: &[String]| load("f", text.as_bytes(), &Options { clusters: targets, ..Options::default() });
+    let flows = load_into(&["A".to_owned()]).settings.unwrap().process.flows;
+    assert_eq!(flows.len(), 1);
+    assert_eq!(&*flows[0].target, "A");
+    let report = load_into(&["C".to_owned()]);
+    assert_eq!(report.problems[0].message, "--clusters names C, which is not in clusters");
+}
+
+#[test]
+fn every_setting_says_where_it_comes_from() {
+    let report = load_text(&format!("{ENABLED}topics=a\nB.offset.flush.interval.ms=9\n"));
+    let origin = |title: &str, key: &str| {
+        let section = report.resolved.iter().find(|section| section.title == title).unwrap();
+        let setting = section.settings.iter().find(|setting| setting.key == key).unwrap();
+        (setting.value.clone(), setting.origin.clone())
+    };
+    let file = |key: &str, line| Origin::File { key: key.to_owned(), line };
+    assert_eq!(origin("flow A->B", "topics"), ("a".to_owned(), file("topics", 5)));
+    assert_eq!(
+        origin("flow A->B", "offset.flush.interval.ms"),
+        ("9".to_owned(), file("B.offset.flush.interval.ms", 6))
+    );
+    assert_eq!(origin("flow A->B", "replication.factor"), ("2".to_owned(), Origin::Default));
+    assert_eq!(
+        origin("flow A->B", "source.consumer.fetch.max.bytes"),
+        ("16777216".to_owned(), Origin::KmirrorDefault)
+    );
+    assert_eq!(
+        origin("cluster A", "bootstrap.servers"),
+        ("a:9092".to_owned(), file("A.bootstrap.servers", 2))
+    );
+}
+
+#[test]
+fn the_examples_load_without_a_word() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let report = load_text(&std::fs::read_to_string(&path).unwrap());
+        assert_eq!(report.problems, [], "{}", path.display());
+        assert!(!report.settings.unwrap().process.flows.is_empty());
+        count += 1;
+    }
+    assert!(count >= 3);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_file_panics(lines in proptest::collection::vec("(clusters|A|B|A->B|topics|enabled|bootstrap.servers|consumer|config.providers|[=.:#\\\\ ,]|\\$\\{env:S\\}|true|security.protocol|[a-z*(]{0,3}){0,8}", 0..12)) {
+        let report = load_text(&lines.join("\n"));
+        for problem in report.problems {
+            if let Some(span) = problem.span {
+                proptest::prop_assert!(span.start <= span.end && report.source.text.get(span.start..span.end).is_some());
+            }
+        }
+    }
+}

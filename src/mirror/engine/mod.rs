@@ -1,0 +1,638 @@
+//! One flow's hot path as a plain machine: what was fetched goes in, what is to be fetched and sent comes out.
+//!
+//! The engine owns every partition of a flow: windows and fetch state of the source partitions, queues and append state
+//! of the target partitions, and which broker leads which. It has no clock, socket or task: its owner
+//! ([`super::flow`]) hands it events with the time since the flow's start, and carries out the [`Command`]s.
+//!
+//! - `intake`: fetched batches are planned and queued;
+//! - `outlet`: queues are cut into requests, answers are applied;
+//! - `remedy`: what follows a failure;
+//! - `regulate`: back-pressure.
+
+mod intake;
+mod outlet;
+mod regulate;
+mod remedy;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::append::{Append, Cargo};
+use super::budget::Budget;
+use super::offset_map::OffsetMap;
+use super::plan::{AbortedFilter, TargetLimits};
+use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
+use super::window::{EntryId, Window};
+use super::{Batching, OnOversize};
+use crate::client::{
+    FetchCommand, FetchPartition, IsolationLevel, PartitionKey, ProduceCommand, TargetKey, TargetTopic,
+};
+use crate::net::Backoff;
+use crate::record::{Magic, RewriteSettings};
+
+pub use report::Position;
+
+/// Offset-map segments kept in memory for each source partition.
+const OFFSET_MAP_SEGMENTS_MAX: usize = 64;
+/// Gaps, skipped records and their like that are kept for `/status`.
+const EVENTS_MAX: usize = 1_000;
+
+/// What the engine needs to know of its flow.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Names for messages.
+    pub source: Arc<str>,
+    /// Names for messages.
+    pub target: Arc<str>,
+    /// What the fetch lanes ask for.
+    pub isolation_level: IsolationLevel,
+    /// `kmirror.batching`.
+    pub batching: Batching,
+    /// `kmirror.on.oversize`.
+    pub on_oversize: OnOversize,
+    /// `max.request.size` of the target producer.
+    pub max_request_bytes: usize,
+    /// Requests in flight on one connection.
+    pub max_in_flight_requests: usize,
+    /// Bytes alive for each fetch lane before reading pauses.
+    pub lane_window_bytes: usize,
+    /// Between attempts for a partition that failed.
+    pub retry_backoff: Backoff,
+    /// Until a stopped partition that may heal is tried again.
+    pub stopped_backoff: Backoff,
+    /// Most bytes that a compressed batch may have when it is opened to be rewritten.
+    pub decompressed_bytes_max: usize,
+}
+
+/// What the engine wants done.
+#[derive(Debug)]
+pub enum Command {
+    /// For the fetch lane of this source broker; the lane is opened with the first one.
+    Fetch(i32, FetchCommand),
+    /// For the produce lane of this target broker; the lane is opened with the first one.
+    Produce(i32, ProduceCommand),
+    /// A produce lane to this broker will be needed.
+    OpenProduce(i32),
+    /// Metadata of the source is out of date.
+    RefreshSource,
+    /// Metadata of the target is out of date.
+    RefreshTarget,
+    /// Work for another thread; its outcome comes back through [`Engine::on_rewritten`].
+    Rewrite(RewriteJob),
+    /// The offset wanted is not in the source partition's log (or its log is another one): find out where to go on.
+    Locate(PartitionKey),
+    /// A new producer id is needed; comes back through [`Engine::on_producer`].
+    NewProducer,
+    /// Something for the log.
+    Log(Notice),
+}
+
+/// A line for the log, with its place.
+#[derive(Debug)]
+pub struct Notice {
+    /// Source topic.
+    pub topic: Arc<str>,
+    /// Partition.
+    pub partition: i32,
+    /// What happened.
+    pub message: String,
+}
+
+/// A batch to be rewritten on another thread.
+#[derive(Debug)]
+pub struct RewriteJob {
+    /// The engine's number for it.
+    pub id: u64,
+    /// The batch.
+    pub batch: Bytes,
+    /// Its message format.
+    pub magic: Magic,
+    /// How.
+    pub settings: RewriteSettings,
+}
+
+/// A source partition that a flow takes on.
+#[derive(Clone, Debug)]
+pub struct NewPartition {
+    /// Source topic.
+    pub topic: Arc<str>,
+    /// Its id; nil when unknown.
+    pub topic_id: Uuid,
+    /// Partition on both sides.
+    pub partition: i32,
+    /// The target topic.
+    pub remote_topic: Arc<str>,
+    /// Its id; nil when unknown.
+    pub remote_topic_id: Uuid,
+    /// What it takes.
+    pub limits: TargetLimits,
+}
+
+/// See the module.
+pub struct Engine {
+    settings: EngineSettings,
+    budget: Arc<Budget>,
+    producer: Option<(i64, i16)>,
+    sources: Vec<Source>,
+    targets: Vec<Target>,
+    topics: Vec<Arc<TargetTopic>>,
+    fetch_lanes: BTreeMap<i32, FetchLaneState>,
+    produce_lanes: BTreeMap<i32, ProduceLaneState>,
+    requests: BTreeMap<u64, Request>,
+    next_request: u64,
+    jobs: BTreeMap<u64, TargetKey>,
+    next_job: u64,
+    timers: BTreeSet<(Duration, Timer)>,
+    commands: Vec<Command>,
+    alive_bytes: usize,
+    stuck: BTreeSet<TargetKey>,
+    renewing: BTreeSet<TargetKey>,
+    paused_since: Option<Duration>,
+    draining: bool,
+    events: VecDeque<Event>,
+    stopped_sources: BTreeMap<PartitionKey, Option<Duration>>,
+    now_ms: i64,
+}
+
+/// A source partition.
+struct Source {
+    topic: Arc<str>,
+    topic_id: Uuid,
+    partition: i32,
+    target: TargetKey,
+    leader: Option<(i32, i32)>,
+    fetch_generation: u32,
+    window_generation: u32,
+    window: Window,
+    state: SourceState,
+    filter: Option<AbortedFilter>,
+    offset_map: OffsetMap,
+    last_fetched_epoch: i32,
+    watermarks: Option<Watermarks>,
+    end_at_start: Option<i64>,
+    blocked_since_ms: Option<i64>,
+    replicated_timestamp_ms: Option<i64>,
+    counters: Counters,
+    failures: u32,
+    refetches: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watermarks {
+    high: i64,
+    last_stable: i64,
+    log_start: i64,
+}
+
+/// Where a source partition stands.
+///
+/// ```text
+/// Unlocated ──start()──► Waiting ──leader known──► Fetching ──over its cap──► Held ──drained──► Waiting
+///     ▲                     ▲  └────── failure, leader moved ──┘  │
+///     └── offset not in the log ──────────────────────────────────┤
+///                           └──── retry ──── Stopped ◄────────────┘
+/// ```
+#[derive(Debug)]
+enum SourceState {
+    /// Where to start is not known yet.
+    Unlocated,
+    /// For a leader, or for a back-off.
+    Waiting,
+    /// In the session of this broker's lane.
+    Fetching(i32),
+    /// Left the session because its target cannot take more for now.
+    Held,
+    /// Will not go on by itself, or not soon.
+    Stopped(Stopped),
+}
+
+/// A target partition.
+struct Target {
+    topic: usize,
+    partition: i32,
+    limits: TargetLimits,
+    /// A merged batch grows to this; less once the target refused a smaller one than we thought that it takes.
+    merged_bytes_max: usize,
+    leader: Option<i32>,
+    /// The broker that the batches in flight were sent to.
+    sent_to: Option<i32>,
+    append: Option<Append>,
+    queue: VecDeque<Item>,
+    queue_bytes: usize,
+    scheduled: bool,
+    sources: Vec<PartitionKey>,
+    stopped: Option<Stopped>,
+    stops: u32,
+    last_refusal: Option<String>,
+}
+
+/// Something that waits to be appended.
+enum Item {
+    Ready(Cargo),
+    /// A batch that another thread rewrites; its place is kept.
+    Working(Working),
+}
+
+struct Working {
+    job: u64,
+    source: PartitionKey,
+    generation: u32,
+    bytes: usize,
+    kind: WorkingKind,
+}
+
+enum WorkingKind {
+    /// A source batch.
+    Batch { entry: EntryId, reason: RewriteReason },
+    /// A cargo that the target refused as a whole.
+    Cargo(Cargo),
+}
+
+#[derive(Default)]
+struct FetchLaneState {
+    connected: bool,
+    paused: bool,
+    disconnects: u64,
+    last_error: Option<String>,
+    throttle: Duration,
+}
+
+#[derive(Default)]
+struct ProduceLaneState {
+    connection: Option<u64>,
+    in_flight: usize,
+    in_flight_bytes: usize,
+    ready: VecDeque<TargetKey>,
+    throttled_until: Duration,
+    disconnects: u64,
+    last_error: Option<String>,
+    throttle: Duration,
+}
+
+struct Request {
+    broker: i32,
+    keys: Vec<TargetKey>,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Resend(TargetKey),
+    RetryTarget(TargetKey),
+    RetrySource(PartitionKey),
+    Throttled(i32),
+    Shed,
+}
+
+impl Engine {
+    /// An engine without partitions.
+    pub fn new(settings: EngineSettings, budget: Arc<Budget>) -> Engine {
+        Engine {
+            settings,
+            budget,
+            producer: None,
+            sources: Vec::new(),
+            targets: Vec::new(),
+            topics: Vec::new(),
+            fetch_lanes: BTreeMap::new(),
+            produce_lanes: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            next_request: 1,
+            jobs: BTreeMap::new(),
+            next_job: 1,
+            timers: BTreeSet::new(),
+            commands: Vec::new(),
+            alive_bytes: 0,
+            stuck: BTreeSet::new(),
+            renewing: BTreeSet::new(),
+            paused_since: None,
+            draining: false,
+            events: VecDeque::new(),
+            stopped_sources: BTreeMap::new(),
+            now_ms: 0,
+        }
+    }
+
+    /// The wall clock, for what people read; called with each event.
+    pub fn set_wall_clock(&mut self, now_ms: i64) {
+        self.now_ms = now_ms;
+    }
+
+    /// What is to be done since the last call, in order.
+    pub fn take_commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// When [`Engine::on_timer`] is due.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// Takes a source partition on; it is fetched once [`Engine::start`] says from where.
+    pub fn add(&mut self, new: &NewPartition) -> PartitionKey {
+        let topic = self.topic_index(new);
+        let target = self.target_key(topic, new);
+        let key = PartitionKey(self.sources.len() as u32);
+        self.targets[target.0 as usize].sources.push(key);
+        self.sources.push(Source {
+            topic: new.topic.clone(),
+            topic_id: new.topic_id,
+            partition: new.partition,
+            target,
+            leader: None,
+            fetch_generation: 0,
+            window_generation: 0,
+            window: Window::new(0, None),
+            state: SourceState::Unlocated,
+            filter: None,
+            offset_map: OffsetMap::new(OFFSET_MAP_SEGMENTS_MAX),
+            last_fetched_epoch: -1,
+            watermarks: None,
+            end_at_start: None,
+            blocked_since_ms: None,
+            replicated_timestamp_ms: None,
+            counters: Counters::default(),
+            failures: 0,
+            refetches: 0,
+        });
+        key
+    }
+
+    /// Starts (or starts anew) a partition at an upstream offset.
+    pub fn start(&mut self, key: PartitionKey, offset: i64, downstream: Option<i64>, now: Duration) {
+        self.leave_session(key);
+        self.drop_queued(key);
+        let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
+        let freed = source.window.bytes();
+        source.window = Window::new(offset, downstream);
+        source.window_generation += 1;
+        source.last_fetched_epoch = -1;
+        source.filter = None;
+        source.state = SourceState::Waiting;
+        self.release(freed);
+        self.fetch(key);
+        self.regulate(now);
+    }
+
+    /// Notes a gap: these source offsets cannot be copied any more.
+    pub fn record_gap(&mut self, key: PartitionKey, from: i64, to: i64, reason: String) {
+        self.push_event(key, EventKind::Gap { from, to, reason });
+    }
+
+    /// The target's limits for a topic changed.
+    pub fn set_limits(&mut self, remote_topic: &str, limits: TargetLimits) {
+        let Some(topic) = self.topics.iter().position(|topic| &*topic.name == remote_topic) else { return };
+        self.targets
+            .iter_mut()
+            .filter(|target| target.topic == topic)
+            .for_each(|target| target.limits = limits);
+    }
+
+    /// The id of a source topic is another one now; takes effect with the next [`Engine::start`].
+    pub fn set_source_topic_id(&mut self, topic: &str, topic_id: Uuid) {
+        for source in self.sources.iter_mut().filter(|source| &*source.topic == topic) {
+            source.topic_id = topic_id;
+        }
+    }
+
+    /// The id of a target topic is another one now: what waits goes to the new topic.
+    pub fn set_target_topic_id(&mut self, remote_topic: &str, topic_id: Uuid) {
+        for topic in self.topics.iter_mut().filter(|topic| &*topic.name == remote_topic) {
+            *topic = Arc::new(TargetTopic { index: topic.index, name: topic.name.clone(), topic_id });
+        }
+    }
+
+    /// Who leads a source partition, with the leader epoch; `None` while nobody does.
+    pub fn set_source_leader(&mut self, key: PartitionKey, leader: Option<(i32, i32)>, now: Duration) {
+        let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
+        if source.leader == leader {
+            return;
+        }
+        source.leader = leader;
+        if matches!(source.state, SourceState::Fetching(_)) {
+            self.leave_session(key);
+        }
+        self.timers.remove_retry(key);
+        self.fetch(key);
+        self.regulate(now);
+    }
+
+    /// Who leads a target partition.
+    pub fn set_target_leader(&mut self, key: TargetKey, leader: Option<i32>, now: Duration) {
+        let Some(target) = self.targets.get_mut(key.0 as usize) else { return };
+        if target.leader == leader {
+            return;
+        }
+        let before = std::mem::replace(&mut target.leader, leader);
+        target.scheduled = false;
+        if let Some(lane) = before.and_then(|broker| self.produce_lanes.get_mut(&broker)) {
+            lane.ready.retain(|&waiting| waiting != key);
+        }
+        if let Some(broker) = leader {
+            self.open_produce(broker);
+        }
+        self.update_stuck(key);
+        self.schedule(key);
+        self.pump(now);
+        self.regulate(now);
+    }
+
+    /// The target partition behind a source partition.
+    pub fn target_of(&self, key: PartitionKey) -> Option<TargetKey> {
+        self.sources.get(key.0 as usize).map(|source| source.target)
+    }
+
+    /// The next upstream offset of a partition, as far as the target is known to have it.
+    pub fn position(&self, key: PartitionKey) -> Option<i64> {
+        let source = self.sources.get(key.0 as usize)?;
+        (!matches!(source.state, SourceState::Unlocated)).then(|| source.window.position())
+    }
+
+    /// Stops fetching; what is in flight or queued is still delivered.
+    pub fn drain(&mut self) {
+        self.draining = true;
+        for index in 0..self.sources.len() {
+            self.leave_session(PartitionKey(index as u32));
+        }
+    }
+
+    /// Nothing is in flight, and nothing waits that could be sent now.
+    pub fn is_drained(&self) -> bool {
+        self.requests.is_empty()
+            && self.targets.iter().enumerate().all(|(index, target)| {
+                let idle = target.queue.is_empty()
+                    && target.append.as_ref().is_none_or(|append| append.unacked() == 0);
+                idle || self.stuck.contains(&TargetKey(index as u32))
+            })
+    }
+
+    /// The producer under which everything is appended.
+    pub fn on_producer(&mut self, producer_id: i64, producer_epoch: i16, now: Duration) {
+        self.producer = Some((producer_id, producer_epoch));
+        for index in 0..self.targets.len() {
+            let key = TargetKey(index as u32);
+            if self.targets[index].append.is_none() {
+                self.targets[index].append = Some(Append::new(producer_id, producer_epoch));
+                self.update_stuck(key);
+            }
+        }
+        self.renewed(producer_id, producer_epoch);
+        for index in 0..self.targets.len() {
+            self.schedule(TargetKey(index as u32));
+        }
+        self.pump(now);
+    }
+
+    /// Something that was due is due.
+    pub fn on_timer(&mut self, now: Duration) {
+        while let Some(&(at, timer)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            match timer {
+                Timer::Resend(key) => self.act(key, now),
+                Timer::RetryTarget(key) => self.retry_target(key, now),
+                Timer::RetrySource(key) => self.retry_source(key),
+                Timer::Throttled(_) => {}
+                Timer::Shed => self.shed(now),
+            }
+        }
+        self.pump(now);
+        self.regulate(now);
+    }
+
+    fn topic_index(&mut self, new: &NewPartition) -> usize {
+        if let Some(index) = self.topics.iter().position(|topic| topic.name == new.remote_topic) {
+            return index;
+        }
+        let index = self.topics.len() as u32;
+        let (name, topic_id) = (new.remote_topic.clone(), new.remote_topic_id);
+        self.topics.push(Arc::new(TargetTopic { index, name, topic_id }));
+        self.topics.len() - 1
+    }
+
+    fn target_key(&mut self, topic: usize, new: &NewPartition) -> TargetKey {
+        let found =
+            self.targets.iter().position(|target| target.topic == topic && target.partition == new.partition);
+        let index = found.unwrap_or_else(|| {
+            self.targets.push(Target {
+                topic,
+                partition: new.partition,
+                limits: new.limits,
+                merged_bytes_max: outlet::MERGED_BYTES_MAX,
+                leader: None,
+                sent_to: None,
+                append: self.producer.map(|(producer_id, epoch)| Append::new(producer_id, epoch)),
+                queue: VecDeque::new(),
+                queue_bytes: 0,
+                scheduled: false,
+                sources: Vec::new(),
+                stopped: None,
+                stops: 0,
+                last_refusal: None,
+            });
+            self.targets.len() - 1
+        });
+        let key = TargetKey(index as u32);
+        self.update_stuck(key);
+        key
+    }
+
+    /// Puts a partition into the session of its leader's lane, if it is to be fetched at all.
+    fn fetch(&mut self, key: PartitionKey) {
+        let draining = self.draining;
+        let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
+        let (SourceState::Waiting, Some((broker, epoch)), false) = (&source.state, source.leader, draining)
+        else {
+            return;
+        };
+        source.state = SourceState::Fetching(broker);
+        source.fetch_generation += 1;
+        let partition = FetchPartition {
+            key,
+            generation: source.fetch_generation,
+            topic: source.topic.clone(),
+            topic_id: source.topic_id,
+            partition: source.partition,
+            fetch_offset: source.window.next_offset(),
+            current_leader_epoch: epoch,
+            last_fetched_epoch: source.last_fetched_epoch,
+        };
+        self.fetch_lanes.entry(broker).or_default();
+        self.commands.push(Command::Fetch(broker, FetchCommand::Add(partition)));
+    }
+
+    /// Takes a partition out of its session; it waits.
+    fn leave_session(&mut self, key: PartitionKey) {
+        let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
+        if let SourceState::Fetching(broker) = source.state {
+            source.state = SourceState::Waiting;
+            self.commands.push(Command::Fetch(broker, FetchCommand::Remove(key)));
+        }
+    }
+
+    fn open_produce(&mut self, broker: i32) {
+        if let std::collections::btree_map::Entry::Vacant(vacant) = self.produce_lanes.entry(broker) {
+            vacant.insert(ProduceLaneState::default());
+            self.commands.push(Command::OpenProduce(broker));
+        }
+    }
+
+    fn push_event(&mut self, key: PartitionKey, kind: EventKind) {
+        let source = &self.sources[key.0 as usize];
+        let (topic, partition) = (source.topic.clone(), source.partition);
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(Event {
+            at_ms: self.now_ms,
+            topic: topic.clone(),
+            partition,
+            kind: kind.clone(),
+        });
+        let message = match kind {
+            EventKind::Gap { from, to, reason } => {
+                format!("source offsets {from} to {to} are missing: {reason}")
+            }
+            EventKind::Skipped { offset, reason } => {
+                format!("the record at offset {offset} is left out: {reason}")
+            }
+        };
+        self.commands.push(Command::Log(Notice { topic, partition, message }));
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.alive_bytes += bytes;
+        self.budget.charge(bytes);
+    }
+
+    fn release(&mut self, bytes: usize) {
+        self.alive_bytes -= bytes;
+        self.budget.release(bytes);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.budget.release(self.alive_bytes);
+    }
+}
+
+/// Timers are a set ordered by time, so that the same events always fire in the same order.
+trait Timers {
+    fn remove_retry(&mut self, key: PartitionKey);
+}
+
+impl Timers for BTreeSet<(Duration, Timer)> {
+    fn remove_retry(&mut self, key: PartitionKey) {
+        self.retain(|&(_, timer)| timer != Timer::RetrySource(key));
+    }
+}

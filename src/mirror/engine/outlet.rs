@@ -1,0 +1,383 @@
+//! Queues are cut into requests; answers become acknowledged positions.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::super::append::{Acked, Cargo, Covers, Origin, Remedy, Verdict};
+use super::super::offset_map::Segment;
+use super::{Command, Engine, Item, ProduceLaneState, Request};
+use crate::client::{ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, TargetKey};
+use crate::mirror::Batching;
+use crate::record::{self, BatchHeader, Codec, MergeSize};
+
+/// A merged batch grows to this; beyond it the target broker gains nothing more.
+pub(super) const MERGED_BYTES_MAX: usize = 256 * 1024;
+/// A batch of this size goes verbatim: merging would copy much and save little.
+const MERGE_BELOW_BYTES: usize = 128 * 1024;
+
+/// The batches of a request, by (topic index, partition).
+type Batches = BTreeMap<(u32, i32), ProduceBatch>;
+
+impl Engine {
+    /// A produce lane has something to say.
+    pub fn on_produce(&mut self, broker: i32, event: ProduceEvent, now: Duration) {
+        match event {
+            ProduceEvent::Connected { connection } => self.on_produce_connected(broker, connection),
+            ProduceEvent::Answered { id, answers, throttle } => self.on_answered(id, answers, throttle, now),
+            ProduceEvent::Dropped { id } => self.on_lost(id, now),
+            ProduceEvent::Disconnected { lost, reason } => {
+                let lane = self.produce_lanes.entry(broker).or_default();
+                lane.connection = None;
+                lane.disconnects += 1;
+                lane.last_error = Some(reason);
+                for id in lost {
+                    self.on_lost(id, now);
+                }
+                self.update_stuck_of(broker);
+                self.commands.push(Command::RefreshTarget);
+            }
+        }
+        self.pump(now);
+        self.regulate(now);
+    }
+
+    fn on_produce_connected(&mut self, broker: i32, connection: u64) {
+        self.produce_lanes.entry(broker).or_default().connection = Some(connection);
+        self.update_stuck_of(broker);
+        for index in 0..self.targets.len() {
+            if self.targets[index].leader == Some(broker) {
+                self.schedule(TargetKey(index as u32));
+            }
+        }
+    }
+
+    /// Puts a target partition on its broker's list if it has something that can be sent.
+    pub(super) fn schedule(&mut self, key: TargetKey) {
+        let target = &mut self.targets[key.0 as usize];
+        let waits =
+            !target.queue.is_empty() || target.append.as_ref().is_some_and(|append| append.takes_resend());
+        if target.scheduled || !waits || target.stopped.is_some() {
+            return;
+        }
+        let Some(lane) = target.leader.and_then(|broker| self.produce_lanes.get_mut(&broker)) else { return };
+        target.scheduled = true;
+        lane.ready.push_back(key);
+    }
+
+    /// Sends what can be sent.
+    pub(super) fn pump(&mut self, now: Duration) {
+        let brokers: Vec<i32> = self.produce_lanes.keys().copied().collect();
+        for broker in brokers {
+            while self.has_room(broker, now) {
+                let Some((connection, request)) = self.build(broker, now) else { break };
+                self.send(broker, connection, request);
+            }
+        }
+    }
+
+    fn has_room(&self, broker: i32, now: Duration) -> bool {
+        let lane = &self.produce_lanes[&broker];
+        let bytes_max = self.settings.max_request_bytes * self.settings.max_in_flight_requests;
+        lane.connection.is_some()
+            && !lane.ready.is_empty()
+            && lane.in_flight < self.settings.max_in_flight_requests
+            && lane.in_flight_bytes < bytes_max
+            && lane.throttled_until <= now
+    }
+
+    fn send(&mut self, broker: i32, connection: u64, batches: Batches) {
+        let id = self.next_request;
+        self.next_request += 1;
+        let bytes = batches.values().map(ProduceBatch::size_bytes).sum();
+        let keys = batches.values().map(|batch| batch.key).collect();
+        self.requests.insert(id, Request { broker, keys, bytes });
+        let lane = self.produce_lanes.entry(broker).or_default();
+        lane.in_flight += 1;
+        lane.in_flight_bytes += bytes;
+        let request = ProduceRequest { id, connection, batches };
+        self.commands.push(Command::Produce(broker, ProduceCommand::Send(request)));
+    }
+
+    /// One batch each of the partitions that are ready, up to the size of a request.
+    fn build(&mut self, broker: i32, now: Duration) -> Option<(u64, Batches)> {
+        let ProduceLaneState { connection: Some(connection), ready, .. } =
+            self.produce_lanes.get_mut(&broker)?
+        else {
+            return None;
+        };
+        let (connection, mut waiting) = (*connection, std::mem::take(ready));
+        let mut again = VecDeque::new();
+        let mut batches = BTreeMap::new();
+        let mut bytes = 0;
+        while bytes < self.settings.max_request_bytes
+            && let Some(key) = waiting.pop_front()
+        {
+            self.targets[key.0 as usize].scheduled = false;
+            if self.targets[key.0 as usize].leader != Some(broker) {
+                continue;
+            }
+            let Some(batch) = self.next_batch(key, now) else { continue };
+            bytes += batch.size_bytes();
+            let target = &self.targets[key.0 as usize];
+            batches.insert((target.topic as u32, target.partition), batch);
+            if self.has_more(key, now) {
+                self.targets[key.0 as usize].scheduled = true;
+                again.push_back(key);
+            }
+        }
+        waiting.append(&mut again);
+        let lane = self.produce_lanes.entry(broker).or_default();
+        lane.ready = waiting;
+        (!batches.is_empty()).then_some((connection, batches))
+    }
+
+    fn has_more(&self, key: TargetKey, now: Duration) -> bool {
+        let target = &self.targets[key.0 as usize];
+        target.append.as_ref().is_some_and(|append| {
+            append.takes_resend()
+                || append.takes_new(now) && matches!(target.queue.front(), Some(Item::Ready(_)))
+        })
+    }
+
+    /// The batch that `key` sends next, frozen; `None` when it has nothing to send now.
+    fn next_batch(&mut self, key: TargetKey, now: Duration) -> Option<ProduceBatch> {
+        // The request gets its id in `send`, which follows at once.
+        let request = self.next_request;
+        let target = &mut self.targets[key.0 as usize];
+        let append = target.append.as_mut()?;
+        // What is in flight to an earlier leader has to be answered first, or order would be lost.
+        if append.in_flight() > 0 && target.sent_to != target.leader {
+            return None;
+        }
+        target.sent_to = target.leader;
+        let topic = self.topics[target.topic].clone();
+        if append.takes_resend() {
+            let (header, body) = append.resend(request)?;
+            if let Some(source) = target.sources.first() {
+                self.sources[source.0 as usize].counters.resends += 1;
+            }
+            return Some(ProduceBatch { key, topic, header, body });
+        }
+        if !append.takes_new(now) || target.stopped.is_some() {
+            return None;
+        }
+        let cargo = self.cut(key)?;
+        let source = cargo.source();
+        let append = self.targets[key.0 as usize].append.as_mut()?;
+        match append.send(cargo, request, now) {
+            Ok((header, body)) => Some(ProduceBatch { key, topic, header, body }),
+            Err(error) => {
+                // `take` parsed this header before; only damage in memory comes here.
+                if let Some(source) = source {
+                    self.stop_source(
+                        source,
+                        "damaged",
+                        format!("a batch was damaged in memory: {error}"),
+                        None,
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes the next cargo from the queue; small neighbours that wait with it come along.
+    fn cut(&mut self, key: TargetKey) -> Option<Cargo> {
+        let target = &mut self.targets[key.0 as usize];
+        let Some(Item::Ready(first)) = target.queue.front() else { return None };
+        let count = match self.settings.batching {
+            Batching::Adaptive => {
+                mergeable(first, &target.queue, target.merged_bytes_max.min(target.limits.max_message_bytes))
+            }
+            Batching::Verbatim => 1,
+        };
+        let mut cargos = Vec::with_capacity(count);
+        for _ in 0..count {
+            if let Some(Item::Ready(cargo)) = target.queue.pop_front() {
+                target.queue_bytes -= cargo.batch.len();
+                cargos.push(cargo);
+            }
+        }
+        if cargos.len() == 1 {
+            return cargos.pop();
+        }
+        let batches: Vec<Bytes> = cargos.iter().map(|cargo| cargo.batch.clone()).collect();
+        match record::merge(&batches) {
+            Ok(merged) => Some(Cargo {
+                batch: merged.batch,
+                record_count: merged.record_count,
+                max_timestamp: merged.max_timestamp,
+                origin: Origin::Merged(cargos.iter().map(|cargo| cargo.origin.batches()).sum()),
+                parts: cargos.into_iter().flat_map(|cargo| cargo.parts).collect(),
+            }),
+            Err(_) => self.put_back_but_first(key, cargos),
+        }
+    }
+
+    /// A batch that cannot be merged goes as it is, and the target's checks speak.
+    fn put_back_but_first(&mut self, key: TargetKey, mut cargos: Vec<Cargo>) -> Option<Cargo> {
+        let rest = cargos.split_off(1);
+        for cargo in rest.into_iter().rev() {
+            self.put_back(key, 0, Item::Ready(cargo));
+        }
+        cargos.pop()
+    }
+
+    fn forget_request(&mut self, id: u64) -> Option<Request> {
+        let request = self.requests.remove(&id)?;
+        if let Some(lane) = self.produce_lanes.get_mut(&request.broker) {
+            lane.in_flight -= 1;
+            lane.in_flight_bytes -= request.bytes;
+        }
+        Some(request)
+    }
+
+    fn on_answered(&mut self, id: u64, answers: Vec<ProduceAnswer>, throttle: Duration, now: Duration) {
+        let Some(request) = self.forget_request(id) else { return };
+        if !throttle.is_zero() {
+            let lane = self.produce_lanes.entry(request.broker).or_default();
+            lane.throttle += throttle;
+            lane.throttled_until = now + throttle;
+            self.timers.insert((now + throttle, super::Timer::Throttled(request.broker)));
+        }
+        for answer in answers {
+            self.on_answer(id, answer, now);
+        }
+        for key in request.keys {
+            self.settle(key, now);
+            self.schedule(key);
+        }
+    }
+
+    fn on_answer(&mut self, id: u64, answer: ProduceAnswer, now: Duration) {
+        let key = answer.key;
+        let verdict = verdict(&answer);
+        self.note_refusal(key, &answer);
+        let Some(append) = self.targets.get_mut(key.0 as usize).and_then(|target| target.append.as_mut())
+        else {
+            return;
+        };
+        match append.answered(id, verdict, now) {
+            Ok(acked) => acked.into_iter().for_each(|acked| self.apply(key, acked)),
+            Err(error) => self.stop_target(key, "overtaken", error.to_string(), None, now),
+        }
+    }
+
+    fn on_lost(&mut self, id: u64, now: Duration) {
+        let Some(request) = self.forget_request(id) else { return };
+        for key in request.keys {
+            if let Some(append) = self.targets[key.0 as usize].append.as_mut() {
+                append.lost(id);
+                if append.in_flight() == 0 {
+                    append.compact();
+                }
+            }
+            self.settle(key, now);
+        }
+    }
+
+    /// A batch is on the target: windows, offset maps and counters follow.
+    fn apply(&mut self, key: TargetKey, acked: Acked) {
+        let mut downstream = acked.base_offset;
+        let cargo = acked.cargo;
+        for part in &cargo.parts {
+            let source = &mut self.sources[part.source.0 as usize];
+            let next = downstream.map(|offset| offset + i64::from(part.record_count));
+            source.counters.records += u64::from(part.record_count.unsigned_abs());
+            if part.generation == source.window_generation {
+                if let Some(downstream) = downstream {
+                    let record_count = i64::from(part.record_count);
+                    source.offset_map.push(Segment { upstream: part.upstream, downstream, record_count });
+                }
+                let freed = match part.covers {
+                    Covers::Entry => source.window.done(part.entry, next),
+                    Covers::UpTo(upstream) => {
+                        source.window.advance(part.entry, upstream, next);
+                        0
+                    }
+                };
+                source.counters.bytes += freed as u64;
+                self.release(freed);
+            }
+            downstream = next;
+        }
+        if let Some(source) = cargo.source() {
+            let source = &mut self.sources[source.0 as usize];
+            source.replicated_timestamp_ms = source.replicated_timestamp_ms.max(Some(cargo.max_timestamp));
+            match cargo.origin {
+                Origin::Verbatim => source.counters.batches_verbatim += 1,
+                Origin::Merged(batches) => source.counters.batches_merged += u64::from(batches),
+                Origin::Rewritten => {}
+            }
+        }
+        self.targets[key.0 as usize].stops = 0;
+        self.unhold(key);
+    }
+}
+
+impl Origin {
+    fn batches(self) -> u32 {
+        match self {
+            Origin::Verbatim => 1,
+            Origin::Merged(batches) => batches,
+            Origin::Rewritten => 0,
+        }
+    }
+}
+
+/// How many cargos from the front of a queue may go as one batch: small, uncompressed, of one source partition.
+fn mergeable(first: &Cargo, queue: &VecDeque<Item>, merged_bytes_max: usize) -> usize {
+    let small = |cargo: &Cargo| {
+        if cargo.batch.len() >= MERGE_BELOW_BYTES {
+            return None;
+        }
+        BatchHeader::parse(&cargo.batch).ok().filter(|header| header.attributes.codec() == Ok(Codec::None))
+    };
+    let Some(header) = small(first) else { return 1 };
+    let mut size = MergeSize::of(&header);
+    let mut count = 1;
+    for item in queue.iter().skip(1) {
+        let Item::Ready(cargo) = item else { break };
+        let Some(header) = small(cargo).filter(|_| cargo.source() == first.source()) else { break };
+        match size.with(&header) {
+            Some(with) if with.bytes_max() <= merged_bytes_max => size = with,
+            _ => break,
+        }
+        count += 1;
+    }
+    count
+}
+
+/// What Kafka's code means for the batch that it answers. Codes: `Errors.java`; which of them leave a batch in the log:
+/// `ReplicaManager.appendRecords` waits for followers only after the append.
+fn verdict(answer: &ProduceAnswer) -> Verdict {
+    match answer.code {
+        0 => Verdict::Appended(Some(answer.base_offset).filter(|&offset| offset >= 0)),
+        // DUPLICATE_SEQUENCE_NUMBER: in the log, older than what the broker remembers offsets of.
+        46 => Verdict::Appended(None),
+        // UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        -1 | 7 | 13 | 20 => Verdict::FailedUnknown(Remedy::Resend),
+        // OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
+        45 | 59 => Verdict::OutOfSequence,
+        // INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING.
+        47 | 49 => Verdict::Failed(Remedy::NewProducer),
+        // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
+        10 | 18 => Verdict::Failed(Remedy::Split),
+        // INVALID_TIMESTAMP, INVALID_RECORD.
+        32 | 87 => {
+            let index =
+                answer.record_errors.first().and_then(|error| usize::try_from(error.batch_index).ok());
+            Verdict::Failed(Remedy::Narrow(index))
+        }
+        // CORRUPT_MESSAGE.
+        2 => Verdict::Failed(Remedy::CheckCrc),
+        // UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID: being created, or gone for now.
+        3 | 100 | 103 => Verdict::Failed(Remedy::Resend),
+        code if answer.error().is_some_and(|error| error.is_retriable()) || code == 74 || code == 75 => {
+            Verdict::Failed(Remedy::Resend)
+        }
+        code => Verdict::Failed(Remedy::Stop(code)),
+    }
+}

@@ -1,0 +1,139 @@
+//! What the engine says of itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::status::{BrokerStatus, Event, PartitionStatus};
+use super::{Engine, Source, SourceState};
+use crate::client::{IsolationLevel, PartitionKey};
+use crate::mirror::offset_map::Segment;
+use crate::mirror::state::TopicPartition;
+use uuid::Uuid;
+
+/// How far one source partition is on the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Source topic.
+    pub topic: Arc<str>,
+    /// Its id.
+    pub topic_id: Uuid,
+    /// Partition.
+    pub partition: i32,
+    /// Topic on the target.
+    pub remote_topic: Arc<str>,
+    /// Its id.
+    pub remote_topic_id: Uuid,
+    /// The first upstream offset that is not known to be on the target.
+    pub upstream: i64,
+    /// The downstream offset that follows the last acknowledged record.
+    pub downstream: Option<i64>,
+    /// Leader epoch of the last batch that was fetched, -1 for none.
+    pub leader_epoch: i32,
+    /// The newest segments of the offset map, oldest first.
+    pub segments: Vec<Segment>,
+}
+
+impl Position {
+    /// The source partition.
+    pub fn at(&self) -> TopicPartition {
+        TopicPartition::new(self.topic.clone(), self.partition)
+    }
+}
+
+impl Engine {
+    /// The positions of all partitions that have started.
+    pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
+        self.sources
+            .iter()
+            .filter(|source| !matches!(source.state, SourceState::Unlocated))
+            .map(|source| self.position_of(source))
+    }
+
+    /// How far a partition is, also while its place in the source's log is looked for.
+    pub fn position_at(&self, key: PartitionKey) -> Option<Position> {
+        let source = self.sources.get(key.0 as usize)?;
+        (source.window_generation > 0).then(|| self.position_of(source))
+    }
+
+    /// The producer under which everything is appended.
+    pub fn producer(&self) -> Option<(i64, i16)> {
+        self.producer
+    }
+
+    fn position_of(&self, source: &Source) -> Position {
+        let target = &self.targets[source.target.0 as usize];
+        let topic = &self.topics[target.topic];
+        Position {
+            topic: source.topic.clone(),
+            topic_id: source.topic_id,
+            partition: source.partition,
+            remote_topic: topic.name.clone(),
+            remote_topic_id: topic.topic_id,
+            upstream: source.window.position(),
+            downstream: source.window.downstream(),
+            leader_epoch: source.last_fetched_epoch,
+            segments: source.offset_map.segments().copied().collect(),
+        }
+    }
+
+    /// All partitions, by (source topic, partition).
+    pub fn partitions(&self) -> BTreeMap<(Arc<str>, i32), PartitionStatus> {
+        self.sources
+            .iter()
+            .map(|source| {
+                let target = &self.targets[source.target.0 as usize];
+                let started = !matches!(source.state, SourceState::Unlocated);
+                let stopped = match &source.state {
+                    SourceState::Stopped(stopped) => Some(stopped.clone()),
+                    _ => target.stopped.clone(),
+                };
+                let committed = self.settings.isolation_level == IsolationLevel::ReadCommitted;
+                let status = PartitionStatus {
+                    remote_topic: self.topics[target.topic].name.clone(),
+                    stopped,
+                    position: started.then(|| source.window.position()),
+                    downstream: source.window.downstream(),
+                    end_at_start: source.end_at_start,
+                    high_watermark: source.watermarks.map(|watermarks| watermarks.high),
+                    last_stable_offset: source
+                        .watermarks
+                        .filter(|_| committed)
+                        .map(|watermarks| watermarks.last_stable),
+                    log_start_offset: source.watermarks.map(|watermarks| watermarks.log_start),
+                    blocked_by_transaction_since_ms: source.blocked_since_ms,
+                    replicated_timestamp_ms: source.replicated_timestamp_ms,
+                    counters: source.counters,
+                };
+                ((source.topic.clone(), source.partition), status)
+            })
+            .collect()
+    }
+
+    /// Connections by (cluster alias, broker id).
+    pub fn brokers(&self) -> BTreeMap<(Arc<str>, i32), BrokerStatus> {
+        let fetch = self.fetch_lanes.iter().map(|(&broker, lane)| {
+            let status = BrokerStatus {
+                connected: lane.connected,
+                disconnects: lane.disconnects,
+                last_error: lane.last_error.clone(),
+                throttle_ms: lane.throttle.as_millis() as u64,
+            };
+            ((self.settings.source.clone(), broker), status)
+        });
+        let produce = self.produce_lanes.iter().map(|(&broker, lane)| {
+            let status = BrokerStatus {
+                connected: lane.connection.is_some(),
+                disconnects: lane.disconnects,
+                last_error: lane.last_error.clone(),
+                throttle_ms: lane.throttle.as_millis() as u64,
+            };
+            ((self.settings.target.clone(), broker), status)
+        });
+        fetch.chain(produce).collect()
+    }
+
+    /// Gaps and skipped records, oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        self.events.iter().cloned().collect()
+    }
+}

@@ -1,0 +1,378 @@
+//! The engine against two logs of the embedded broker, under failures drawn by a seed: retriable errors, answers lost
+//! with and without effect, lost connections, moved leaders. Afterwards everything must be there once and in order.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::broker::log::{
+    FirstBatch, Isolation, LogSettings, Origin as LogOrigin, PartitionLog, Verification,
+};
+use crate::client::{FetchEvent, Fetched, FetchedBatch, ProduceAnswer, ProduceEvent, ProduceRequest};
+use crate::record::{self, BatchBuilder, BatchHeader, BatchOptions, Codec, OpenBatch, RecordData};
+
+const BROKERS: i32 = 2;
+const TARGET_PRODUCER: i64 = 77;
+
+/// Both clusters, the engine between them, and the wires.
+struct World {
+    engine: Engine,
+    keys: Vec<PartitionKey>,
+    sources: Vec<PartitionLog>,
+    targets: Vec<PartitionLog>,
+    fetching: BTreeMap<PartitionKey, FetchPartition>,
+    wires: BTreeMap<i32, VecDeque<ProduceRequest>>,
+    connections: BTreeMap<i32, u64>,
+    rewrites: VecDeque<RewriteJob>,
+    now: Duration,
+    random: u64,
+    log: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    partitions: usize,
+    batching: Batching,
+    /// What the target takes, and what the engine believes that it takes.
+    limits: (usize, usize),
+}
+
+fn settings(shape: Shape) -> EngineSettings {
+    EngineSettings {
+        source: Arc::from("A"),
+        target: Arc::from("B"),
+        isolation_level: IsolationLevel::ReadCommitted,
+        batching: shape.batching,
+        on_oversize: OnOversize::Stop,
+        max_request_bytes: 4_000,
+        max_in_flight_requests: 5,
+        lane_window_bytes: 20_000,
+        retry_backoff: Backoff::millis(10, 1_000),
+        stopped_backoff: Backoff::millis(5_000, 60_000),
+        decompressed_bytes_max: 1 << 20,
+    }
+}
+
+fn batch(first: i64, count: i64, codec: Codec, value_bytes: usize) -> Bytes {
+    let mut builder = BatchBuilder::new(BatchOptions::new(codec));
+    for number in first..first + count {
+        let value = Bytes::from(format!("{number:0>value_bytes$}"));
+        builder.push(&RecordData { timestamp: number, value: Some(value), ..RecordData::default() }).unwrap();
+    }
+    builder.build().unwrap()
+}
+
+impl World {
+    fn new(shape: Shape, seed: u64) -> World {
+        let mut engine = Engine::new(settings(shape), Arc::new(Budget::new(1 << 20)));
+        let limits = TargetLimits { max_message_bytes: shape.limits.1 };
+        let mut world_keys = Vec::new();
+        for partition in 0..shape.partitions as i32 {
+            let new = NewPartition {
+                topic: Arc::from("t"),
+                topic_id: Uuid::nil(),
+                partition,
+                remote_topic: Arc::from("A.t"),
+                remote_topic_id: Uuid::nil(),
+                limits,
+            };
+            world_keys.push(engine.add(&new));
+        }
+        let log = |cluster: &str, partition: usize, limit: usize| {
+            let settings = LogSettings { message_bytes_max: limit, ..LogSettings::default() };
+            PartitionLog::new(format!("{cluster}/{partition}"), settings)
+        };
+        let mut world = World {
+            engine,
+            keys: world_keys,
+            sources: (0..shape.partitions).map(|partition| log("A", partition, 1 << 20)).collect(),
+            targets: (0..shape.partitions).map(|partition| log("B", partition, shape.limits.0)).collect(),
+            fetching: BTreeMap::new(),
+            wires: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            rewrites: VecDeque::new(),
+            now: Duration::ZERO,
+            random: seed,
+            log: Vec::new(),
+        };
+        world.engine.on_producer(TARGET_PRODUCER, 0, Duration::ZERO);
+        for (index, key) in world.keys.clone().into_iter().enumerate() {
+            let target = world.engine.target_of(key).unwrap();
+            world.engine.set_source_leader(key, Some((1, 0)), world.now);
+            world.engine.set_target_leader(target, Some(index as i32 % BROKERS), world.now);
+            world.engine.start(key, 0, None, world.now);
+        }
+        world.carry_out();
+        world
+    }
+
+    fn pick(&mut self, below: u64) -> u64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % below
+    }
+
+    fn carry_out(&mut self) {
+        for command in self.engine.take_commands() {
+            match command {
+                Command::Fetch(_, FetchCommand::Add(partition)) => {
+                    drop(self.fetching.insert(partition.key, partition))
+                }
+                Command::Fetch(_, FetchCommand::Remove(key)) => drop(self.fetching.remove(&key)),
+                Command::Fetch(_, FetchCommand::Pause | FetchCommand::Resume) => {}
+                Command::Produce(broker, ProduceCommand::Send(request)) => {
+                    assert_eq!(
+                        Some(&request.connection),
+                        self.connections.get(&broker),
+                        "sent on its connection"
+                    );
+                    self.wires.entry(broker).or_default().push_back(request);
+                }
+                Command::OpenProduce(broker) => self.connect(broker),
+                Command::Rewrite(job) => self.rewrites.push_back(job),
+                Command::Log(notice) => self.log.push(notice.message),
+                Command::NewProducer => self.engine.on_producer(TARGET_PRODUCER + 1, 0, self.now),
+                Command::Produce(..)
+                | Command::RefreshSource
+                | Command::RefreshTarget
+                | Command::Locate(_) => {}
+            }
+        }
+    }
+
+    fn connect(&mut self, broker: i32) {
+        let connection = self.connections.entry(broker).or_default();
+        *connection += 1;
+        let connected = ProduceEvent::Connected { connection: *connection };
+        self.engine.on_produce(broker, connected, self.now);
+        self.carry_out();
+    }
+
+    /// One thing happens, as the seed says.
+    fn step(&mut self, faults: bool) {
+        let elapsed = Duration::from_millis(self.pick(4));
+        self.now += elapsed;
+        match self.pick(if faults { 12 } else { 8 }) {
+            0..=2 => self.deliver_fetch(),
+            3..=5 => self.deliver_request(Fault::None),
+            6 => self.deliver_rewrite(),
+            7 => self.advance(),
+            8 => {
+                let code = [5, 6, 7, 20][self.pick(4) as usize];
+                self.deliver_request(Fault::Refused(code));
+            }
+            9 => self.cut(Fault::AnswerLost),
+            10 => self.cut(Fault::RequestLost),
+            _ => self.move_leader(),
+        }
+        self.carry_out();
+    }
+
+    fn deliver_fetch(&mut self) {
+        let index = self.pick(self.keys.len() as u64) as usize;
+        let Some(partition) = self.fetching.get(&self.keys[index]).cloned() else { return };
+        let log = &self.sources[index];
+        let read =
+            log.read(partition.fetch_offset, 3_000, Isolation::ReadCommitted, FirstBatch::Whole).unwrap();
+        let mut next = partition.fetch_offset;
+        let whole =
+            |bytes: &Bytes| BatchHeader::parse(bytes).is_ok_and(|header| header.size_bytes == bytes.len());
+        let batches: Vec<FetchedBatch> = read
+            .batches
+            .iter()
+            .filter(|bytes| bytes.len() > 61 && whole(bytes))
+            .map(|bytes| FetchedBatch { bytes: bytes.clone(), magic: Magic::V2 })
+            .collect();
+        for batch in &batches {
+            next = BatchHeader::parse(&batch.bytes).unwrap().next_offset();
+        }
+        self.fetching.get_mut(&partition.key).unwrap().fetch_offset = next;
+        let fetched = Fetched {
+            key: partition.key,
+            generation: partition.generation,
+            batches,
+            high_watermark: log.high_watermark(),
+            last_stable_offset: log.last_stable_offset(),
+            log_start_offset: log.log_start_offset(),
+            aborted: Arc::from([]),
+        };
+        self.engine.on_fetch(1, FetchEvent::Fetched(fetched), self.now);
+    }
+
+    fn deliver_request(&mut self, fault: Fault) {
+        let broker = self.pick(BROKERS as u64) as i32;
+        let Some(request) = self.wires.entry(broker).or_default().pop_front() else { return };
+        let answers = self.serve(&request, fault);
+        let event = ProduceEvent::Answered { id: request.id, answers, throttle: Duration::ZERO };
+        self.engine.on_produce(broker, event, self.now);
+    }
+
+    fn serve(&mut self, request: &ProduceRequest, fault: Fault) -> Vec<ProduceAnswer> {
+        let mut answers = Vec::new();
+        for (&(_, partition), batch) in &request.batches {
+            let bytes = Bytes::from([&batch.header[..], &batch.body].concat());
+            record::verify_crc(&bytes).unwrap();
+            let mut answer = ProduceAnswer {
+                key: batch.key,
+                code: 0,
+                base_offset: -1,
+                record_errors: vec![],
+                message: None,
+            };
+            // REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND speak of a batch that was appended.
+            let appends = !matches!(fault, Fault::Refused(5 | 6));
+            if appends {
+                let origin = LogOrigin::Client(Verification::Missing);
+                match self.targets[partition as usize].append(0, 0, &bytes, origin) {
+                    Ok(appended) => answer.base_offset = appended.base_offset,
+                    Err(error) => answer.code = error.code.code(),
+                }
+            }
+            if let (Fault::Refused(code), 0) = (fault, answer.code) {
+                answer.code = code;
+            }
+            answers.push(answer);
+        }
+        answers
+    }
+
+    /// The connection to a broker is lost with everything on it.
+    fn cut(&mut self, fault: Fault) {
+        let broker = self.pick(BROKERS as u64) as i32;
+        let requests: Vec<ProduceRequest> = self.wires.entry(broker).or_default().drain(..).collect();
+        let served = if let Fault::AnswerLost = fault { self.pick(requests.len() as u64 + 1) } else { 0 };
+        for request in requests.iter().take(served as usize) {
+            self.serve(request, Fault::None);
+        }
+        let lost = requests.iter().map(|request| request.id).collect();
+        let event = ProduceEvent::Disconnected { lost, reason: "cut".to_owned() };
+        self.engine.on_produce(broker, event, self.now);
+        self.carry_out();
+        self.connect(broker);
+    }
+
+    fn move_leader(&mut self) {
+        let index = self.pick(self.keys.len() as u64) as usize;
+        let target = self.engine.target_of(self.keys[index]).unwrap();
+        let to = self.pick(BROKERS as u64) as i32;
+        self.engine.set_target_leader(target, Some(to), self.now);
+    }
+
+    fn deliver_rewrite(&mut self) {
+        let Some(job) = self.rewrites.pop_front() else { return };
+        let result = record::rewrite(&job.batch, &job.settings);
+        self.engine.on_rewritten(job.id, result, self.now);
+    }
+
+    fn advance(&mut self) {
+        if let Some(deadline) = self.engine.next_deadline() {
+            self.now = self.now.max(deadline);
+            self.engine.on_timer(self.now);
+        }
+    }
+
+    /// Runs without faults until everything is on the target, or too many steps have passed.
+    fn settle(&mut self) {
+        for _ in 0..20_000 {
+            let done = self
+                .keys
+                .iter()
+                .zip(&self.sources)
+                .all(|(&key, log)| self.engine.position(key) == Some(log.log_end_offset()));
+            if done {
+                return;
+            }
+            self.step(false);
+        }
+        let positions: Vec<_> = self.keys.iter().map(|&key| self.engine.position(key)).collect();
+        let targets: Vec<_> = self
+            .engine
+            .targets
+            .iter()
+            .map(|target| {
+                (
+                    target.leader,
+                    target.scheduled,
+                    target.queue.len(),
+                    target.append.as_ref().map(Append::sketch),
+                    target.sent_to,
+                )
+            })
+            .collect();
+        panic!(
+            "stands still at {positions:?}: {targets:?}, {:?}, {} requests, {} rewrites, wires {:?}",
+            self.engine.timers,
+            self.engine.requests.len(),
+            self.rewrites.len(),
+            self.wires.values().map(VecDeque::len).collect::<Vec<_>>(),
+        );
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    None,
+    Refused(i16),
+    AnswerLost,
+    RequestLost,
+}
+
+fn values(log: &PartitionLog) -> Vec<Bytes> {
+    let mut values = Vec::new();
+    let mut offset = log.log_start_offset();
+    while offset < log.log_end_offset() {
+        let read = log.read(offset, 1 << 20, Isolation::ReadUncommitted, FirstBatch::Whole).unwrap();
+        for bytes in &read.batches {
+            let open = OpenBatch::open(bytes, 1 << 20).unwrap();
+            offset = open.header.next_offset();
+            values
+                .extend(open.records().map(|record| Bytes::copy_from_slice(record.unwrap().value.unwrap())));
+        }
+    }
+    values
+}
+
+fn check(shape: Shape, seed: u64, batches: &[(u8, u8, u8)], steps: usize) {
+    let mut world = World::new(shape, seed);
+    let mut number = 0;
+    for &(partition, count, codec) in batches {
+        let log = &mut world.sources[partition as usize % shape.partitions];
+        let codec = Codec::from_bits(i16::from(codec % 2)).unwrap();
+        let count = i64::from(count % 20) + 1;
+        let bytes = batch(number, count, codec, 10);
+        number += count;
+        if codec == Codec::None && count % 5 == 0 {
+            log.inject_gap(2);
+        }
+        log.append(0, 0, &bytes, LogOrigin::Client(Verification::Missing)).unwrap();
+    }
+    for _ in 0..steps {
+        world.step(true);
+    }
+    world.settle();
+    for (source, target) in world.sources.iter().zip(&world.targets) {
+        assert_eq!(values(source), values(target), "every record once and in order");
+        assert_eq!(target.violation_count(), 0, "{:?}", target.violations());
+    }
+    for (key, log) in world.keys.iter().zip(&world.sources) {
+        assert_eq!(world.engine.position(*key), Some(log.log_end_offset()));
+    }
+    assert_eq!(world.engine.alive_bytes, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn every_record_arrives_once_and_in_order_whatever_fails(
+        seed in any::<u64>(),
+        partitions in 1..4_usize,
+        verbatim in any::<bool>(),
+        limits in prop::sample::select(vec![(10_000, 10_000), (200, 200), (200, 10_000)]),
+        batches in prop::collection::vec(any::<(u8, u8, u8)>(), 1..60),
+        steps in 0..400_usize,
+    ) {
+        let batching = if verbatim { Batching::Verbatim } else { Batching::Adaptive };
+        check(Shape { partitions, batching, limits }, seed, &batches, steps);
+    }
+}
