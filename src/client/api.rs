@@ -11,8 +11,8 @@ use kafka_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse,
     IncrementalAlterConfigsRequest, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
     JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
-    ListOffsetsRequest, MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetFetchRequest,
-    OffsetFetchResponse, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest, SyncGroupResponse,
+    ListOffsetsRequest, MetadataRequest, MetadataResponse, OffsetForLeaderEpochRequest, ProduceRequest,
+    SyncGroupRequest, SyncGroupResponse,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 
@@ -156,17 +156,6 @@ impl Api for LeaveGroupRequest {
     }
 }
 
-impl Api for OffsetFetchRequest {
-    const API: ApiKey = ApiKey::OffsetFetch;
-    const OURS: RangeInclusive<i16> = 2..=9;
-    fn refusal(response: &OffsetFetchResponse) -> (ErrorCode, Option<String>) {
-        match response.groups.as_slice() {
-            [one] => (ErrorCode(one.error_code), None),
-            _ => (ErrorCode(response.error_code), None),
-        }
-    }
-}
-
 /// APIs whose replies carry a code for each part and none for the whole.
 macro_rules! judged_by_part {
     ($($request:ident: $api:ident, $ours:expr;)*) => {
@@ -189,5 +178,4 @@ judged_by_part! {
     DeleteRecordsRequest: DeleteRecords, 0..=2;
     DescribeProducersRequest: DescribeProducers, 0..=0;
     ProduceRequest: Produce, 3..=12;
-    OffsetCommitRequest: OffsetCommit, 2..=9;
 }

@@ -173,11 +173,25 @@ impl Cluster {
         subject: Subject,
         build: impl Fn(i16) -> R,
     ) -> Result<Answer<R::Response>, Error> {
+        self.call_judged(node, subject, build, R::refusal).await
+    }
+
+    /// As [`Cluster::call_with`], for requests about one thing whose code stands deep in the reply.
+    pub(super) async fn call_judged<R: Api>(
+        &self,
+        node: Node,
+        subject: Subject,
+        build: impl Fn(i16) -> R,
+        judge: impl Fn(&R::Response) -> (ErrorCode, Option<String>),
+    ) -> Result<Answer<R::Response>, Error> {
         let mut retry = self.retry(R::API);
         loop {
             let attempt = self.attempt(&node, &subject, &build);
             let error = match retry.within(attempt).await? {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => match judge(&answer.response) {
+                    (ErrorCode::NONE, _) => return Ok(answer),
+                    (code, words) => self.refused::<R>(answer.broker, subject.clone(), code, words),
+                },
                 Err(error) => error,
             };
             let stale = stale(&node, &error);

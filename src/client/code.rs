@@ -93,6 +93,8 @@ impl ErrorCode {
     pub const GROUP_ID_NOT_FOUND: ErrorCode = ErrorCode(69);
     /// The leader epoch of the request is too old.
     pub const FENCED_LEADER_EPOCH: ErrorCode = ErrorCode(74);
+    /// The leader does not know yet how far it may be read.
+    pub const OFFSET_NOT_AVAILABLE: ErrorCode = ErrorCode(78);
     /// Join again with the member id of the answer (KIP-394).
     pub const MEMBER_ID_REQUIRED: ErrorCode = ErrorCode(79);
     /// Another member took over the static member id.
@@ -341,6 +343,7 @@ mod tests {
             (ErrorCode::NOT_CONTROLLER, "NOT_CONTROLLER"),
             (ErrorCode::GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND"),
             (ErrorCode::FENCED_LEADER_EPOCH, "FENCED_LEADER_EPOCH"),
+            (ErrorCode::OFFSET_NOT_AVAILABLE, "OFFSET_NOT_AVAILABLE"),
             (ErrorCode::MEMBER_ID_REQUIRED, "MEMBER_ID_REQUIRED"),
             (ErrorCode::FENCED_INSTANCE_ID, "FENCED_INSTANCE_ID"),
             (ErrorCode::UNKNOWN_TOPIC_ID, "UNKNOWN_TOPIC_ID"),

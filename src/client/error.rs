@@ -94,6 +94,14 @@ pub enum Error {
         /// The limit.
         bytes_max: usize,
     },
+    /// What should be record batches is something else.
+    #[error("cluster {cluster}: {subject} holds something that is no record batch")]
+    Damaged {
+        /// The cluster's alias.
+        cluster: Arc<str>,
+        /// The partition.
+        subject: Subject,
+    },
     /// The owner of the cluster's connections has ended.
     #[error("cluster {cluster}: its connections are closed")]
     Closed {
@@ -145,9 +153,11 @@ impl Error {
             Error::Connection { source, .. } => matches!(source.fault(), net::Fault::Lost | net::Fault::Peer),
             Error::Refused { code, .. } => code.is_retriable(),
             Error::NoLeader { .. } | Error::NoBroker { .. } | Error::TimedOut { .. } => true,
-            Error::Unknown { .. } | Error::LeftOut { .. } | Error::TooMuch { .. } | Error::Closed { .. } => {
-                false
-            }
+            Error::Unknown { .. }
+            | Error::LeftOut { .. }
+            | Error::TooMuch { .. }
+            | Error::Damaged { .. }
+            | Error::Closed { .. } => false,
         }
     }
 

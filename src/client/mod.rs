@@ -2,6 +2,7 @@
 //!
 //! This room does not know that there are two clusters, and owns no producer epoch or sequence.
 
+mod admin;
 mod api;
 mod cluster;
 mod code;
@@ -22,6 +23,11 @@ mod slab;
 mod test_cluster;
 
 pub use crate::net::HostPort;
+pub use admin::{
+    ClusterDescription, ConfigChange, ConfigEntry, ConfigSource, CreatedTopic, Each, EpochEnd,
+    GroupDescription, GroupMember, ListedGroup, ListedOffset, NewTopic, OffsetSpec, PartitionLog,
+    ProducerState, TopicPartition,
+};
 pub use api::Api;
 pub use cluster::{Answer, Cluster, CoordinatorKind, Node};
 pub use code::{Class, ErrorCode, Refresh, Scope};
