@@ -11,6 +11,15 @@ pub struct RecordError {
     pub message: String,
 }
 
+/// How much of a Produce request an error makes fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Its partition.
+    Partition,
+    /// Every partition, with the same code and text: the bytes could not even be counted.
+    Request,
+}
+
 /// A batch that was not appended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -21,18 +30,40 @@ pub struct AppendError {
     pub message: String,
     /// The records at fault, when single ones are.
     pub record_errors: Vec<RecordError>,
-    /// First offset of the log as the Produce reply has it: −1 if the batch was refused before the log saw it.
+    /// First offset of the log as the Produce reply has it, or −1.
     pub log_start_offset: i64,
+    /// What else fails with it.
+    pub reach: Reach,
 }
 
 impl AppendError {
-    pub(super) fn new(code: ResponseError, message: impl Into<String>) -> AppendError {
-        AppendError { code, message: message.into(), record_errors: Vec::new(), log_start_offset: -1 }
+    /// A refusal of one partition's batch.
+    pub fn new(code: ResponseError, message: impl Into<String>) -> AppendError {
+        AppendError {
+            code,
+            message: message.into(),
+            record_errors: Vec::new(),
+            log_start_offset: -1,
+            reach: Reach::Partition,
+        }
     }
 
-    /// The text of the Produce reply: brokers send one only when they name records.
+    /// The error as a Produce reply has it once the log has seen the batch: most name the log start offset
+    /// (`ReplicaManager.appendToLocalLog`).
+    pub(super) fn at_log(self, log_start_offset: i64) -> AppendError {
+        match self.code {
+            ResponseError::MessageTooLarge
+            | ResponseError::RecordListTooLarge
+            | ResponseError::CorruptMessage
+            | ResponseError::KafkaStorageError => self,
+            _ => AppendError { log_start_offset, ..self },
+        }
+    }
+
+    /// The text of the Produce reply: brokers send one only when they name records or refuse the whole request.
     pub fn client_message(&self) -> Option<&str> {
-        if self.record_errors.is_empty() { None } else { Some(&self.message) }
+        let sent = !self.record_errors.is_empty() || self.reach == Reach::Request;
+        sent.then_some(self.message.as_str())
     }
 
     pub(super) fn invalid_record(message: impl Into<String>) -> AppendError {

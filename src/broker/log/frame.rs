@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use super::error::AppendError;
+use super::error::{AppendError, Reach};
 use super::settings::LogSettings;
 use crate::record::{HEADER_BYTES, PREFIX_BYTES, crc32c};
 
@@ -12,10 +12,23 @@ const MAGIC_AT: usize = 16;
 /// Least length that any entry has (`LegacyRecord.RECORD_OVERHEAD_V0`).
 const LENGTH_MIN: i32 = 14;
 
+/// What makes a whole Produce request fail, whatever its other partitions hold: a broker looks at the first entry of every
+/// partition for transactional batches (`RequestUtils.hasTransactionalRecords`), which an unreadable one ends.
+pub fn check_first_entry(records: &Bytes) -> Result<(), AppendError> {
+    first_entry(records).map(drop)
+}
+
+fn first_entry(records: &[u8]) -> Result<Option<usize>, AppendError> {
+    next_entry(records).map_err(|error| match error.code {
+        ResponseError::CorruptMessage => AppendError { reach: Reach::Request, ..error },
+        _ => error,
+    })
+}
+
 /// The one batch of magic 2 in a Produce request's records. What follows it and is no whole entry is dropped, as brokers
 /// do.
 pub(super) fn the_batch(records: &Bytes) -> Result<Bytes, AppendError> {
-    let Some(size_bytes) = next_entry(records)? else {
+    let Some(size_bytes) = first_entry(records)? else {
         return Err(AppendError::invalid_record(
             "Produce requests with version 3 or higher must have at least one record batch per partition",
         ));

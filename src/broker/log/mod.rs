@@ -50,7 +50,8 @@ use kafka_protocol::error::ResponseError;
 
 pub use compact::Compacted;
 pub use epochs::{EpochEnd, EpochStart};
-pub use error::{AppendError, OffsetOutOfRange, RecordError};
+pub use error::{AppendError, OffsetOutOfRange, Reach, RecordError};
+pub use frame::check_first_entry;
 pub use marker::{Marker, TransactionResult};
 pub use producer::{BATCHES_REMEMBERED, ProducerInfo};
 pub use read::{FirstBatch, Isolation, ListedOffset, OffsetSpec, Read};
@@ -150,8 +151,7 @@ impl PartitionLog {
     ) -> Result<Appended, AppendError> {
         let batch = the_batch(batch)?;
         let log_start_offset = self.log_start_offset;
-        self.append_one(now_ms, leader_epoch, &batch, origin)
-            .map_err(|error| AppendError { log_start_offset, ..error })
+        self.append_one(now_ms, leader_epoch, &batch, origin).map_err(|error| error.at_log(log_start_offset))
     }
 
     fn append_one(

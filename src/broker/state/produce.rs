@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::topics::TopicHandle;
 use super::{ClusterState, Handled};
-use crate::broker::log::{AppendError, Origin, Verification};
+use crate::broker::log::{AppendError, Origin, Reach, Verification, check_first_entry};
 use crate::broker::wire::{Outcome, Request};
 use crate::record::BatchHeader;
 
@@ -46,13 +46,16 @@ impl ClusterState {
         let body: ProduceRequest = request.decode()?;
         let acks = body.acks;
         let transactional_id = body.transactional_id.as_ref().map(|id| id.0.as_str());
-        let refuse_with = request.refuse_with.or_else(|| lacks_transactional_id(&body));
-        let terms = Terms { acks, transactional_id, refuse_with };
+        let refused_whole = refusal_of_all(&body);
+        let terms = Terms { acks, transactional_id, refuse_with: request.refuse_with };
         let mut responses = Vec::with_capacity(body.topic_data.len());
         let mut has_failed = false;
         for topic in body.topic_data {
             let (name, topic_id) = (topic.name.clone(), topic.topic_id);
-            let partitions = self.produce_topic(request, terms, topic, now_ms);
+            let partitions = match &refused_whole {
+                Some(error) => topic.partition_data.iter().map(|data| refused(data.index, error)).collect(),
+                None => self.produce_topic(request, terms, topic, now_ms),
+            };
             has_failed |= partitions.iter().any(|partition| partition.error_code != 0);
             responses.push(
                 TopicProduceResponse::default()
@@ -232,16 +235,21 @@ impl ClusterState {
     }
 }
 
-/// One transactional batch without a transactional id and the whole request is refused
-/// (`KafkaApis.handleProduceRequest`: the id that is missing cannot be authorised).
-fn lacks_transactional_id(body: &ProduceRequest) -> Option<i16> {
-    let transactional = |records: &Bytes| {
-        BatchHeader::parse(records).is_ok_and(|header| header.attributes.is_transactional())
-    };
-    let mut batches = body.topic_data.iter().flat_map(|topic| &topic.partition_data);
-    let found = batches.any(|data| data.records.as_ref().is_some_and(transactional));
-    (found && body.transactional_id.is_none())
-        .then(|| ResponseError::TransactionalIdAuthorizationFailed.code())
+/// What makes every partition of a request fail: an entry that cannot be read, or a transactional batch in a request without
+/// a transactional id (`KafkaApis.handleProduceRequest`).
+fn refusal_of_all(body: &ProduceRequest) -> Option<AppendError> {
+    let mut transactional = false;
+    let entries = body.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    for records in entries.filter_map(|data| data.records.as_ref()) {
+        if let Err(error) = check_first_entry(records)
+            && error.reach == Reach::Request
+        {
+            return Some(error);
+        }
+        transactional |= BatchHeader::parse(records).is_ok_and(|header| header.attributes.is_transactional());
+    }
+    let unauthorized = transactional && body.transactional_id.is_none();
+    unauthorized.then(|| refusal(ResponseError::TransactionalIdAuthorizationFailed, ""))
 }
 
 fn handle<'a>(request: &Request, name: &'a TopicName, id: Uuid) -> TopicHandle<'a> {
@@ -249,7 +257,7 @@ fn handle<'a>(request: &Request, name: &'a TopicName, id: Uuid) -> TopicHandle<'
 }
 
 fn refusal(code: ResponseError, message: &str) -> AppendError {
-    AppendError { code, message: message.to_owned(), record_errors: Vec::new(), log_start_offset: -1 }
+    AppendError::new(code, message)
 }
 
 fn refused(index: i32, error: &AppendError) -> PartitionProduceResponse {
