@@ -2,7 +2,9 @@
 //! is wrong. The part on the embedded broker needs Rust alone.
 
 mod clients;
+mod coordinators;
 mod produce;
+mod reads;
 
 use protocol_tests::Result;
 use protocol_tests::embedded::TestCluster;

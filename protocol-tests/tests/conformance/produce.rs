@@ -14,11 +14,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 on_both!(single_batches, super::check_single_batches);
 on_both!(sequences, super::check_sequences);
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-pub(crate) fn create_topic(
+fn create_topic(
     connection: &mut RawConnection,
     name: &str,
     partitions: i32,
@@ -39,7 +39,7 @@ pub(crate) fn create_topic(
 }
 
 /// Error code and base offset that one partition got.
-fn produce(
+pub(crate) fn produce(
     connection: &mut RawConnection,
     topic: &str,
     partition: i32,
@@ -59,7 +59,11 @@ fn produce(
 }
 
 /// Real brokers need a moment between the reply to CreateTopics and the first Produce.
-fn ready_topic(connection: &mut RawConnection, name: &str, configs: &[(&str, &str)]) -> Result<()> {
+pub(crate) fn ready_topic(
+    connection: &mut RawConnection,
+    name: &str,
+    configs: &[(&str, &str)],
+) -> Result<()> {
     assert_eq!(create_topic(connection, name, 1, configs)?, 0, "{name}");
     protocol_tests::wait::wait_until_equal("the leader", std::time::Duration::from_secs(10), &0, || {
         let plain = CraftedBatch::new(1, now_ms()).bytes();
