@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::state::records::{Baseline, Gap, Position};
-use super::state::{Standing, TopicPartition};
+use super::state::records::{Baseline, FlowStart, Gap, Position};
+use super::state::{Layout, Standing, TopicPartition};
 use super::{OffsetReset, OnSourceReset};
 
 /// The word of [`Start::Stop`] when the source's log is another one than the position speaks of.
@@ -366,6 +366,29 @@ impl fmt::Display for OtherClusters {
     }
 }
 
+/// Whether the memory of a flow belongs to these clusters (case 59). An id that is not known, then or now, proves nothing.
+pub fn check_clusters(
+    start: &FlowStart,
+    layout: &Layout,
+    source_id: Option<&Arc<str>>,
+    target_id: Option<&Arc<str>>,
+) -> Result<(), OtherClusters> {
+    let check = |side, alias: &Arc<str>, remembered: &Arc<str>, found: Option<&Arc<str>>| match found {
+        Some(found) if !remembered.is_empty() && !found.is_empty() && found != remembered => {
+            Err(OtherClusters {
+                side,
+                alias: alias.clone(),
+                remembered: remembered.clone(),
+                found: found.clone(),
+                topics: [layout.offsets_topic.to_string(), layout.state_topic.to_string()],
+            })
+        }
+        _ => Ok(()),
+    };
+    check("source", &layout.source, &start.source_cluster_id, source_id)?;
+    check("target", &layout.owner.target, &start.target_cluster_id, target_id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -540,5 +563,34 @@ mod tests {
         let longer = TargetLog { end_offset: 510, ..target() };
         let expected = "at 700, downstream 500, epoch 4";
         resume(pair(700), source(), longer, expected, expected);
+    }
+
+    /// Case 59: memory of a cluster that was rebuilt, or of another one, is no memory.
+    #[test]
+    fn memory_belongs_to_the_clusters_that_it_was_made_for() {
+        let layout = Layout {
+            source: Arc::from("A"),
+            owner: crate::mirror::state::owner(&Arc::from("B")),
+            offsets_topic: Arc::from("mm2-offsets.A.internal"),
+            offsets_partitions: 25,
+            state_topic: Arc::from("mm2-kmirror.A.internal"),
+            state_partitions: 1,
+        };
+        let check = |remembered: [&str; 2], found: [Option<&str>; 2], other: Option<&str>| {
+            let [source_cluster_id, target_cluster_id] = remembered.map(Arc::from);
+            let start = FlowStart { at_ms: 0, source_cluster_id, target_cluster_id };
+            let [source, target] = found.map(|id| id.map(Arc::from));
+            let checked = check_clusters(&start, &layout, source.as_ref(), target.as_ref());
+            let shown = checked.map_err(|error| error.to_string());
+            assert_eq!(shown.is_err(), other.is_some(), "{shown:?}");
+            if let (Err(shown), Some(other)) = (shown, other) {
+                assert!(shown.contains(other) && shown.contains("mm2-offsets.A.internal"), "{shown}");
+            }
+        };
+        check(["x", "y"], [Some("x"), Some("y")], None);
+        check(["x", "y"], [None, None], None);
+        check(["", ""], [Some("x"), Some("y")], None);
+        check(["x", "y"], [Some("z"), Some("y")], Some("another source cluster: A was x and is z"));
+        check(["x", "y"], [Some("x"), Some("z")], Some("another target cluster: B was y and is z"));
     }
 }

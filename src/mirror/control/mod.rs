@@ -13,7 +13,10 @@
 //! Rounds are level-triggered: each compares what both clusters say, and the next one repairs what one could not do.
 
 mod registry;
+mod reign;
+mod resolve;
 mod starts;
+mod task;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +28,8 @@ use super::start::StartAt;
 use super::state::records::{Gap, Position, ProducerRecord};
 use super::state::{PositionStore, TopicPartition};
 use super::status::{FlowState, Stopped};
+
+pub use task::{Control, start_control};
 
 /// What the owner of a flow hears from its control task.
 #[derive(Debug)]

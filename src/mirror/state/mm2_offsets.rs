@@ -307,6 +307,49 @@ mod tests {
         assert_eq!(value(i64::MAX), "{\"offset\":9223372036854775807}");
     }
 
+    /// `mm2-offsets.A.internal` with 25 partitions after MirrorMaker 4.3.1 had copied two topics: partition of the topic,
+    /// key, value; ten heartbeat records are left out.
+    const DUMP: [(i32, &str, &str); 6] = [
+        (
+            0,
+            r#"["MirrorHeartbeatConnector",{"sourceClusterAlias":"A","targetClusterAlias":"B"}]"#,
+            r#"{"offset":0}"#,
+        ),
+        (
+            16,
+            r#"["MirrorSourceConnector",{"cluster":"A","partition":1,"topic":"a.b_c-D9"}]"#,
+            r#"{"offset":2}"#,
+        ),
+        (16, r#"["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"foo"}]"#, r#"{"offset":4}"#),
+        (19, r#"["MirrorSourceConnector",{"cluster":"A","partition":2,"topic":"foo"}]"#, r#"{"offset":5}"#),
+        (17, r#"["MirrorSourceConnector",{"cluster":"A","partition":1,"topic":"foo"}]"#, r#"{"offset":8}"#),
+        (
+            9,
+            r#"["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"a.b_c-D9"}]"#,
+            r#"{"offset":6}"#,
+        ),
+    ];
+
+    #[test]
+    fn what_mirror_maker_wrote_is_read_and_written_again_byte_for_byte() {
+        let mut offsets = Mm2Offsets::new(Arc::from("A"));
+        for (partition, key, value) in DUMP {
+            offsets.apply(partition, 0, &Bytes::from_static(key.as_bytes()), Some(value.as_bytes()));
+        }
+        let mut written: Vec<(i32, Bytes, Bytes)> = Vec::new();
+        for (source, offset) in offsets.newest() {
+            let Mm2Offset::Last(last) = offset else { panic!("{source} has no offset") };
+            let key = key("A", source);
+            written.push((partition_for_key(&key, 25), key, value(last)));
+        }
+        let mut expected: Vec<(i32, Bytes, Bytes)> =
+            DUMP[1..].iter().map(|&(partition, key, value)| (partition, key.into(), value.into())).collect();
+        written.sort();
+        expected.sort();
+        assert_eq!(written, expected);
+        assert_eq!(offsets.unreadable(), 0);
+    }
+
     fn read(records: &[(i32, i64, &str, Option<&str>)]) -> (Vec<(TopicPartition, Mm2Offset)>, u64) {
         let mut offsets = Mm2Offsets::new(Arc::from("A"));
         for &(partition, timestamp, key, value) in records {

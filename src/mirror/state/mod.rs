@@ -4,10 +4,11 @@
 //! from the other. `mm2-kmirror.<S>.internal` holds what MirrorMaker has no place for. Where the two disagree,
 //! MirrorMaker's offset wins and our pair is void: somebody else has moved the position since.
 //!
-//! `mm2_offsets` and `records` know the bytes, `remembered` what they say together, `batches` what a save writes, and
-//! `store` reads and writes the topics.
+//! `mm2_offsets` and `records` know the bytes, `remembered` what they say together, `batches` what a save writes,
+//! `log` which records of a topic count; `store` reads and writes the topics.
 
 mod batches;
+mod log;
 pub mod mm2_offsets;
 pub mod records;
 mod remembered;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 pub use batches::Layout;
 pub use remembered::{Remembered, RememberedPartition, Standing, owner};
-pub use store::{PositionStore, StoreError};
+pub use store::{OpenError, PositionStore, StoreError, StoreOwner};
 
 /// A partition of a topic, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

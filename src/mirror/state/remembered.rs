@@ -120,6 +120,16 @@ impl Remembered {
         }
     }
 
+    /// A record was stored.
+    pub fn stored(&mut self, record: StateRecord) {
+        self.remember(record);
+    }
+
+    /// An offset was stored in MirrorMaker's topic.
+    pub fn stored_mm2(&mut self, source: &TopicPartition, last_offset: i64) {
+        self.partition(source.clone()).mm2 = Some(Mm2Offset::Last(last_offset));
+    }
+
     fn remember(&mut self, record: StateRecord) {
         match record {
             StateRecord::FlowStart(start) => self.flow_start = Some(start),

@@ -2,16 +2,40 @@
 //!
 //! One task owns the topics and writes one save after the other, so that an older position never lands behind a newer
 //! one. [`PositionStore`] is a handle to it. A save is retried until it is acknowledged by all in-sync replicas, or until
-//! the store is told to stop: only what was acknowledged counts.
+//! the flow is given up: only what was acknowledged counts, and only that is remembered.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
-use super::records::StateRecord;
+use super::batches::{Layout, batches, mm2_offset};
+use super::log::for_each_committed;
+use super::mm2_offsets::Mm2Offsets;
+use super::records::{Gap, ProducerRecord, StateRecord};
+use super::{Remembered, RememberedPartition, Standing, TopicPartition, owner};
+use crate::client::{Cluster, ClusterView, Error, ErrorCode, IsolationLevel, NewTopic, Topics};
+use crate::mirror::start::{OtherClusters, check_clusters};
+use crate::mirror::topics::apply::warn_lowered;
+use crate::mirror::topics::configs::replication_factor;
+use crate::mirror::{FlowSettings, kmirror_topic};
+
+/// Saves that wait for the owner.
+const INBOX_MAX: usize = 64;
+/// Partitions of our own topic: all that a flow remembers is read at once, so more would gain nothing.
+const STATE_PARTITIONS: i32 = 1;
+/// What one of the topics may hold; compacted, a million partitions have less.
+const TOPIC_BYTES_MAX: usize = 1 << 30;
 
 /// A handle to the memory of a flow; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PositionStore {
     inbox: mpsc::Sender<Save>,
+    memory: Memory,
 }
 
 /// Why something could not be stored.
@@ -21,30 +45,58 @@ pub enum StoreError {
     #[error("positions are no longer stored: the flow has been given up")]
     Closed,
     /// The target refuses, and will not change its mind by itself.
-    #[error("{topic} on the target cannot be written: {reason}")]
+    #[error("positions cannot be stored on the target: {reason}")]
     Refused {
-        /// Which of the two topics.
-        topic: String,
-        /// The target's words.
+        /// The whole story.
         reason: String,
     },
 }
 
+/// Why the memory of a flow could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The target did not do what it was asked for.
+    #[error("cannot open the memory of the flow on the target: {}", .0.chain())]
+    Client(Error),
+    /// It belongs to other clusters.
+    #[error(transparent)]
+    OtherClusters(#[from] OtherClusters),
+}
+
+/// What is remembered, as far as it is acknowledged. Shared between the handles, which ask, and the owner, which adds;
+/// nobody holds the lock across an await.
+type Memory = Arc<Mutex<Remembered>>;
+
 /// Records to be stored, and who waits for it.
 #[derive(Debug)]
-pub(crate) struct Save {
-    pub(crate) records: Vec<StateRecord>,
-    pub(crate) done: oneshot::Sender<Result<(), StoreError>>,
+struct Save {
+    records: Vec<StateRecord>,
+    done: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// The task that owns both topics.
+#[derive(Debug)]
+pub struct StoreOwner {
+    target: Cluster,
+    layout: Layout,
+    memory: Memory,
+    in_mm2: BTreeSet<TopicPartition>,
+    inbox: mpsc::Receiver<Save>,
+}
+
+impl fmt::Debug for PositionStore {
+    /// Without the memory, which may be large.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PositionStore").finish_non_exhaustive()
+    }
 }
 
 impl PositionStore {
-    /// A handle to the owner of `inbox`.
-    pub(crate) fn new(inbox: mpsc::Sender<Save>) -> PositionStore {
-        PositionStore { inbox }
-    }
-
     /// Stores `records`, and returns when they are acknowledged. Saves of one caller, one after the other, are stored in
     /// that order; of several records for one key the last counts. Saving the same again does no harm.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`] when the flow was given up; [`StoreError::Refused`] when the target says no for good.
     pub async fn save(&self, records: Vec<StateRecord>) -> Result<(), StoreError> {
         if records.is_empty() {
             return Ok(());
@@ -53,4 +105,238 @@ impl PositionStore {
         self.inbox.send(Save { records, done }).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
+
+    /// Where a partition stands by what is stored.
+    pub fn standing(&self, source: &TopicPartition) -> Standing {
+        lock(&self.memory).standing(source)
+    }
+
+    /// Whether the flow's beginning is on record.
+    pub fn has_begun(&self) -> bool {
+        lock(&self.memory).flow_start.is_some()
+    }
+
+    /// Whether nobody has replicated the flow before; see [`Remembered::is_first_start`].
+    pub fn is_first_start(&self) -> bool {
+        lock(&self.memory).is_first_start()
+    }
+
+    /// The producer that appended last.
+    pub fn producer(&self) -> Option<ProducerRecord> {
+        lock(&self.memory).producer
+    }
+
+    /// All gaps on record.
+    pub fn gaps(&self) -> Vec<(TopicPartition, Gap)> {
+        let memory = lock(&self.memory);
+        let of = |(source, partition): (&TopicPartition, &RememberedPartition)| {
+            partition.gaps.values().map(|gap| (source.clone(), gap.clone())).collect::<Vec<_>>()
+        };
+        memory.partitions.iter().flat_map(of).collect()
+    }
+}
+
+impl StoreOwner {
+    /// Creates what is missing of both topics and reads them to their ends. The flow must hold its lease: what another
+    /// writer stores later is not seen.
+    ///
+    /// # Errors
+    /// [`OpenError::Client`] is worth another try when the error in it is; [`OpenError::OtherClusters`] is for a person.
+    pub async fn open(
+        source: &Cluster,
+        target: &Cluster,
+        settings: &FlowSettings,
+    ) -> Result<(PositionStore, StoreOwner), OpenError> {
+        let layout = open_topics(target, settings).await.map_err(OpenError::Client)?;
+        let remembered = load(target, &layout).await.map_err(OpenError::Client)?;
+        if let Some(start) = &remembered.flow_start {
+            let view = source.refresh(Topics::Named(Vec::new())).await.map_err(OpenError::Client)?;
+            check_clusters(start, &layout, view.cluster_id.as_ref(), target.view().cluster_id.as_ref())?;
+        }
+        let in_mm2 =
+            remembered.partitions.iter().filter(|(_, of)| of.mm2.is_some()).map(|(source, _)| source.clone());
+        let in_mm2 = in_mm2.collect();
+        let memory = Arc::new(Mutex::new(remembered));
+        let (sender, inbox) = mpsc::channel(INBOX_MAX);
+        let store = PositionStore { inbox: sender, memory: Arc::clone(&memory) };
+        Ok((store, StoreOwner { target: target.clone(), layout, memory, in_mm2, inbox }))
+    }
+
+    /// Stores what comes, until the last handle is gone.
+    pub async fn run(mut self) {
+        while let Some(Save { records, done }) = self.inbox.recv().await {
+            let outcome = self.save(&records).await;
+            // Whoever gave up waiting has no use for the answer.
+            let _ = done.send(outcome);
+        }
+    }
+
+    async fn save(&mut self, records: &[StateRecord]) -> Result<(), StoreError> {
+        let now_ms = self.target.seam().now_ms();
+        let made = batches(&self.layout, records, &self.in_mm2, now_ms)
+            .map_err(|error| StoreError::Refused { reason: error.to_string() })?;
+        write(&self.target, &self.layout.offsets_topic, made.offsets).await?;
+        write(&self.target, &self.layout.state_topic, made.state).await?;
+        let mut memory = lock(&self.memory);
+        for record in records {
+            if let Some((source, last_offset)) = mm2_offset(record, &self.in_mm2) {
+                memory.stored_mm2(source, last_offset);
+                self.in_mm2.insert(source.clone());
+            }
+            memory.stored(record.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Creates what is missing of both topics, and tells how they lie.
+async fn open_topics(target: &Cluster, settings: &FlowSettings) -> Result<Layout, Error> {
+    let offsets_topic: Arc<str> = Arc::from(settings.offset_storage_topic.as_str());
+    let state_topic: Arc<str> = Arc::from(kmirror_topic(&settings.source));
+    let names = [offsets_topic.clone(), state_topic.clone()];
+    let mut view = target.refresh(Topics::Named(names.to_vec())).await?;
+    let partitions = [settings.offset_storage_partitions, STATE_PARTITIONS];
+    let missing: Vec<NewTopic> = names
+        .iter()
+        .zip(partitions)
+        .filter(|(name, _)| partition_count(&view, name) == 0)
+        .map(|(name, partitions)| NewTopic {
+            name: name.clone(),
+            partitions,
+            replication_factor: replication_factor(
+                settings.offset_storage_replication_factor,
+                view.brokers.len(),
+            ),
+            configs: [("cleanup.policy".to_owned(), "compact".to_owned())].into(),
+        })
+        .collect();
+    if !missing.is_empty() {
+        let factor = settings.offset_storage_replication_factor;
+        warn_lowered("offset.storage.replication.factor", factor, view.brokers.len());
+        for (_, created) in target.create_topics(&missing).await? {
+            match created {
+                Err(error) if error.code() != Some(ErrorCode::TOPIC_ALREADY_EXISTS) => return Err(error),
+                _ => {}
+            }
+        }
+        let awaited = missing.into_iter().map(|topic| (topic.name, topic.partitions)).collect();
+        view = target.wait_for_leaders(&awaited).await?;
+    }
+    Ok(Layout {
+        source: settings.source.clone(),
+        owner: owner(&settings.target),
+        offsets_partitions: partition_count(&view, &offsets_topic).max(1),
+        offsets_topic,
+        state_partitions: partition_count(&view, &state_topic).max(1),
+        state_topic,
+    })
+}
+
+fn partition_count(view: &ClusterView, topic: &str) -> i32 {
+    view.topic(topic).map_or(0, |topic| topic.partitions.len() as i32)
+}
+
+/// Reads both topics. MirrorMaker's may have been written within transactions.
+async fn load(target: &Cluster, layout: &Layout) -> Result<Remembered, Error> {
+    let mut remembered = Remembered::default();
+    let mut offsets = Mm2Offsets::new(layout.source.clone());
+    let committed = IsolationLevel::ReadCommitted;
+    for (partition, log) in target.read_to_end(&layout.offsets_topic, committed, TOPIC_BYTES_MAX).await? {
+        remembered.unreadable += for_each_committed(&log.batches, |timestamp, key, value| {
+            offsets.apply(partition, timestamp, &key, value);
+        });
+    }
+    remembered.apply_mm2(&offsets);
+    for (_, log) in target.read_to_end(&layout.state_topic, committed, TOPIC_BYTES_MAX).await? {
+        let unreadable = for_each_committed(&log.batches, |_, key, value| {
+            remembered.apply_record(&layout.owner, &key, value);
+        });
+        remembered.unreadable += unreadable;
+    }
+    warn_of(&remembered, layout);
+    Ok(remembered)
+}
+
+fn warn_of(remembered: &Remembered, layout: &Layout) {
+    let Layout { offsets_topic, state_topic, .. } = layout;
+    if remembered.unreadable > 0 {
+        tracing::warn!(
+            target: "kmirror::state",
+            records = remembered.unreadable,
+            "records of {offsets_topic} or {state_topic} cannot be read and are passed over"
+        );
+    }
+    if !remembered.unknown.is_empty() {
+        let what: Vec<&str> = remembered.unknown.iter().map(String::as_str).collect();
+        tracing::warn!(
+            target: "kmirror::state",
+            "{state_topic} holds what a later kmirror has written; this one passes over {}",
+            what.join(", ")
+        );
+    }
+}
+
+/// Writes batches to the partitions of a topic, all partitions at once and the batches of one after the other.
+async fn write(
+    target: &Cluster,
+    topic: &Arc<str>,
+    batches: BTreeMap<i32, Vec<Bytes>>,
+) -> Result<(), StoreError> {
+    let writes: Vec<_> = batches
+        .into_iter()
+        .map(|(partition, batches)| {
+            let (target, topic) = (target.clone(), topic.clone());
+            let seam = target.seam().clone();
+            AbortOnDrop(seam.spawn(async move {
+                for batch in batches {
+                    write_batch(&target, &topic, partition, batch).await?;
+                }
+                Ok(())
+            }))
+        })
+        .collect();
+    for mut write in writes {
+        match (&mut write.0).await {
+            Ok(outcome) => outcome?,
+            // The runtime is shutting down.
+            Err(_) => return Err(StoreError::Closed),
+        }
+    }
+    Ok(())
+}
+
+/// Repeats until the batch is acknowledged. Appended twice it says the same.
+async fn write_batch(
+    target: &Cluster,
+    topic: &Arc<str>,
+    partition: i32,
+    batch: Bytes,
+) -> Result<(), StoreError> {
+    let mut failures = 0;
+    loop {
+        let error = match target.produce(topic, partition, batch.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        if !error.is_retriable() {
+            return Err(StoreError::Refused { reason: error.chain() });
+        }
+        tracing::warn!(target: "kmirror::state", %topic, partition, error = %error.chain(), "cannot store positions yet");
+        sleep(target.settings().retry_backoff.delay(failures, target.seam().random())).await;
+        failures += 1;
+    }
+}
+
+/// A task that ends with whoever waits for it: after a lost lease nothing may be written any more.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn lock(memory: &Memory) -> MutexGuard<'_, Remembered> {
+    // A panic elsewhere leaves the memory as it was after the last whole change.
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }

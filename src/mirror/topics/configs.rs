@@ -5,27 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::mirror::{DefaultsFrom, FlowSettings};
-
-/// A topic's setting, as DescribeConfigs tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigEntry {
-    /// Its name.
-    pub name: String,
-    /// Its value; `None` for a secret.
-    pub value: Option<String>,
-    /// Where it comes from, by Kafka's number (`DescribeConfigsResponse.ConfigSource`).
-    pub source: i8,
-    /// It cannot be changed.
-    pub read_only: bool,
-    /// It is a secret.
-    pub sensitive: bool,
-}
-
-/// `ConfigSource.STATIC_BROKER_CONFIG`.
-const STATIC_BROKER_CONFIG: i8 = 4;
-/// `ConfigSource.DEFAULT_CONFIG`.
-const DEFAULT_CONFIG: i8 = 5;
+use crate::client::{ConfigEntry, ConfigSource};
+use crate::mirror::plan::TargetLimits;
+use crate::mirror::{DefaultsFrom, FlowSettings, ReplicationFactor};
 
 /// The settings that a remote topic gets at its creation.
 pub fn remote_configs(settings: &FlowSettings, entries: &[ConfigEntry]) -> BTreeMap<String, String> {
@@ -37,12 +19,33 @@ pub fn remote_configs(settings: &FlowSettings, entries: &[ConfigEntry]) -> BTree
 }
 
 fn is_copied(settings: &FlowSettings, entry: &ConfigEntry) -> bool {
-    let default = entry.source == DEFAULT_CONFIG;
+    let default = entry.source == ConfigSource::Default;
     !entry.read_only
         && !entry.sensitive
-        && entry.source != STATIC_BROKER_CONFIG
+        && entry.source != ConfigSource::StaticBroker
         && (!default || settings.use_defaults_from == DefaultsFrom::Source)
         && !settings.config_properties_exclude.matches(&entry.name)
+}
+
+/// What a remote topic takes, by its settings.
+pub fn target_limits(entries: &[ConfigEntry]) -> TargetLimits {
+    let value = |name| entries.iter().find(|entry| entry.name == name)?.value.as_deref();
+    let mut limits = TargetLimits::default();
+    if let Some(bytes) = value("max.message.bytes").and_then(|text| text.parse().ok()) {
+        limits.max_message_bytes = bytes;
+    }
+    limits
+}
+
+/// The replication factor of a topic that is created on a cluster with so many live brokers. One that the user named is
+/// used as it is; a default is lowered to what can be had.
+pub fn replication_factor(wanted: ReplicationFactor, live_brokers: usize) -> i16 {
+    match wanted {
+        ReplicationFactor::Named(factor) => factor,
+        ReplicationFactor::Default(factor) => {
+            factor.min(i16::try_from(live_brokers).unwrap_or(i16::MAX)).max(1)
+        }
+    }
 }
 
 /// The setting that a target refuses, by its words: other releases and managed clusters do not know or allow them all,
@@ -67,7 +70,7 @@ mod tests {
     use super::*;
     use crate::mirror::PatternList;
 
-    fn entry(name: &str, value: &str, source: i8) -> ConfigEntry {
+    fn entry(name: &str, value: &str, source: ConfigSource) -> ConfigEntry {
         ConfigEntry {
             name: name.to_owned(),
             value: Some(value.to_owned()),
@@ -81,16 +84,16 @@ mod tests {
     #[test]
     fn what_the_source_has_set_is_copied() {
         let entries = [
-            entry("cleanup.policy", "compact", 1),
-            entry("retention.ms", "5", 2),
-            entry("segment.bytes", "7", 3),
-            entry("max.message.bytes", "9", STATIC_BROKER_CONFIG),
-            entry("compression.type", "producer", DEFAULT_CONFIG),
-            entry("min.insync.replicas", "2", 1),
-            entry("follower.replication.throttled.replicas", "*", 1),
-            ConfigEntry { read_only: true, ..entry("read.only", "1", 1) },
-            ConfigEntry { sensitive: true, value: None, ..entry("secret", "", 1) },
-            ConfigEntry { value: None, ..entry("unset", "", 1) },
+            entry("cleanup.policy", "compact", ConfigSource::Topic),
+            entry("retention.ms", "5", ConfigSource::DynamicBroker),
+            entry("segment.bytes", "7", ConfigSource::DynamicDefaultBroker),
+            entry("max.message.bytes", "9", ConfigSource::StaticBroker),
+            entry("compression.type", "producer", ConfigSource::Default),
+            entry("min.insync.replicas", "2", ConfigSource::Topic),
+            entry("follower.replication.throttled.replicas", "*", ConfigSource::Topic),
+            ConfigEntry { read_only: true, ..entry("read.only", "1", ConfigSource::Topic) },
+            ConfigEntry { sensitive: true, value: None, ..entry("secret", "", ConfigSource::Topic) },
+            ConfigEntry { value: None, ..entry("unset", "", ConfigSource::Topic) },
         ];
         let mut settings = FlowSettings::new("A", "B");
         settings.config_properties_exclude =
@@ -105,6 +108,33 @@ mod tests {
             shown(&settings),
             "cleanup.policy=compact compression.type=producer retention.ms=5 segment.bytes=7"
         );
+    }
+
+    #[test]
+    fn a_default_replication_factor_is_lowered_and_a_named_one_is_not() {
+        for (wanted, live, expected) in [
+            (ReplicationFactor::Default(3), 1, 1),
+            (ReplicationFactor::Default(3), 0, 1),
+            (ReplicationFactor::Default(2), 3, 2),
+            (ReplicationFactor::Named(3), 1, 3),
+            (ReplicationFactor::Named(-1), 3, -1),
+        ] {
+            assert_eq!(replication_factor(wanted, live), expected, "{wanted:?} on {live}");
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_remote_topic() {
+        assert_eq!(
+            target_limits(&[entry("max.message.bytes", "2000", ConfigSource::Topic)]).max_message_bytes,
+            2_000
+        );
+        let default = TargetLimits::default().max_message_bytes;
+        assert_eq!(
+            target_limits(&[entry("max.message.bytes", "-", ConfigSource::Topic)]).max_message_bytes,
+            default
+        );
+        assert_eq!(target_limits(&[]).max_message_bytes, default);
     }
 
     /// Case 28: the target rejects one key.

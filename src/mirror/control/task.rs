@@ -1,0 +1,239 @@
+//! The life of a flow's control task: wait for MirrorMaker to be gone, hold the lease, rule while it lasts.
+//!
+//! Three things can end a reign at any moment, so they stand beside it in one `select!`, the most urgent first: the lease
+//! is lost, a MirrorMaker appears, the owner says stop. Whatever the reign is doing then is dropped where it waits; both
+//! clusters are asked again before anything else is done, so nothing is lost by that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::reign::Reign;
+use super::{ControlCommand, ControlEvent};
+use crate::client::Cluster;
+use crate::mirror::FlowSettings;
+use crate::mirror::lease::{Lease, LeaseState};
+use crate::mirror::status::FlowState;
+use crate::mirror::takeover::{self, Step, WAIT_INTERVAL, WATCH_INTERVAL};
+use crate::seam::Seam;
+
+/// Events that wait for the flow's owner.
+const EVENTS_MAX: usize = 1_024;
+/// Commands that wait for the control task.
+const COMMANDS_MAX: usize = 1_024;
+
+/// The flow's side of its control task.
+#[derive(Debug)]
+pub struct Control {
+    /// What it says.
+    pub events: mpsc::Receiver<ControlEvent>,
+    /// What it is told; when this is dropped it ends as if told to stop.
+    pub commands: mpsc::Sender<ControlCommand>,
+}
+
+/// Starts the control task of a flow.
+pub fn start_control(
+    seam: &Seam,
+    settings: Arc<FlowSettings>,
+    source: Cluster,
+    target: Cluster,
+    takeover_timeout: Duration,
+) -> Control {
+    let (events_sender, events) = mpsc::channel(EVENTS_MAX);
+    let (commands, commands_receiver) = mpsc::channel(COMMANDS_MAX);
+    let flow = Flow { seam: seam.clone(), settings, source, target, events: events_sender };
+    let mailbox = Mailbox { commands: commands_receiver, waiting: VecDeque::new() };
+    seam.spawn(live(flow, mailbox, takeover_timeout));
+    Control { events, commands }
+}
+
+/// What all parts of the control task share.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) seam: Seam,
+    pub(super) settings: Arc<FlowSettings>,
+    pub(super) source: Cluster,
+    pub(super) target: Cluster,
+    events: mpsc::Sender<ControlEvent>,
+}
+
+/// The owner's commands, so that a stop is heard whatever else goes on.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    commands: mpsc::Receiver<ControlCommand>,
+    waiting: VecDeque<ControlCommand>,
+}
+
+impl Mailbox {
+    /// The next command; a stop when the owner is gone.
+    pub(super) async fn next(&mut self) -> ControlCommand {
+        match self.waiting.pop_front() {
+            Some(command) => command,
+            None => self.commands.recv().await.unwrap_or(ControlCommand::Stop),
+        }
+    }
+
+    /// Ends when the owner says stop or is gone; what else it says waits for [`Mailbox::next`].
+    pub(super) async fn stop(&mut self) {
+        while self.waiting.len() < COMMANDS_MAX {
+            match self.commands.recv().await {
+                None | Some(ControlCommand::Stop) => return,
+                Some(command) => self.waiting.push_back(command),
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Ends when the owner says stop or is gone; what else it says has no meaning now.
+    async fn stop_alone(&mut self) {
+        self.waiting.clear();
+        while !matches!(self.next().await, ControlCommand::Stop) {}
+    }
+}
+
+/// How a part of the life ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The owner said so, or is gone.
+    Stopped,
+    /// The flow cannot go on.
+    Failed(String),
+}
+
+impl Flow {
+    /// Says something to the owner; an owner that is gone is noticed by its commands.
+    pub(super) async fn tell(&self, event: ControlEvent) {
+        let _ = self.events.send(event).await;
+    }
+
+    async fn state(&self, state: FlowState) {
+        self.tell(ControlEvent::State(state)).await;
+    }
+
+    /// Members of MirrorMaker's group; none when the target does not tell.
+    async fn mirror_makers(&self) -> usize {
+        let group = &self.settings.worker_group_id;
+        match self.target.describe_group(&Arc::from(group.as_str())).await {
+            Ok(described) => described.members.len(),
+            Err(error) => {
+                tracing::warn!(
+                    target: "kmirror::control",
+                    flow = %self.name(),
+                    group,
+                    error = %error.chain(),
+                    "cannot see whether MirrorMaker is alive"
+                );
+                0
+            }
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("{}->{}", self.settings.source, self.settings.target)
+    }
+}
+
+async fn live(flow: Flow, mut mailbox: Mailbox, takeover_timeout: Duration) {
+    flow.state(FlowState::Starting).await;
+    let end = match wait_for_mirror_maker(&flow, &mut mailbox, takeover_timeout).await {
+        Some(end) => end,
+        None => seek_and_reign(&flow, &mut mailbox).await,
+    };
+    flow.state(match end {
+        End::Stopped => FlowState::Stopped,
+        End::Failed(reason) => FlowState::Failed(reason),
+    })
+    .await;
+}
+
+async fn wait_for_mirror_maker(
+    flow: &Flow,
+    mailbox: &mut Mailbox,
+    takeover_timeout: Duration,
+) -> Option<End> {
+    let group = &flow.settings.worker_group_id;
+    let started = Instant::now();
+    let gone = async {
+        loop {
+            let members = flow.mirror_makers().await;
+            match takeover::before_start(group, members, started.elapsed(), takeover_timeout) {
+                Step::Clear => return None,
+                Step::Refuse(reason) => return Some(End::Failed(reason)),
+                Step::Wait(state) => flow.state(state).await,
+            }
+            sleep(WAIT_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = mailbox.stop_alone() => Some(End::Stopped),
+        end = gone => end,
+    }
+}
+
+async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
+    let mut lease = Lease::seek(&flow.seam, &flow.settings, &flow.target);
+    let end = loop {
+        let held_since = match stand_by(flow, &mut lease, mailbox).await {
+            Ok(held_since) => held_since,
+            Err(end) => break end,
+        };
+        let mut reign = Reign::new(flow.clone());
+        let outcome = tokio::select! {
+            biased;
+            reason = lease.lost(held_since) => Outcome::Lost(reason),
+            reason = mirror_maker_appears(flow) => Outcome::Ended(End::Failed(reason)),
+            end = reign.rule(mailbox) => Outcome::Ended(end),
+        };
+        reign.over();
+        match outcome {
+            Outcome::Lost(reason) => flow.tell(ControlEvent::Revoked { reason }).await,
+            Outcome::Ended(End::Stopped) => break End::Stopped,
+            Outcome::Ended(End::Failed(reason)) => {
+                flow.tell(ControlEvent::Revoked { reason: reason.clone() }).await;
+                break End::Failed(reason);
+            }
+        }
+    };
+    lease.leave().await;
+    end
+}
+
+enum Outcome {
+    Lost(String),
+    Ended(End),
+}
+
+/// Waits until the lease is held; answers since which generation of its group.
+async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Result<i32, End> {
+    let held = async {
+        loop {
+            match lease.state() {
+                LeaseState::Held(since) => return Ok(since),
+                LeaseState::Refused(reason) => return Err(End::Failed(reason)),
+                LeaseState::Seeking(_) => {}
+                LeaseState::Standby { .. } => flow.state(FlowState::Standby).await,
+            }
+            lease.changed().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = mailbox.stop_alone() => Err(End::Stopped),
+        held = held => held,
+    }
+}
+
+/// Ends when MirrorMaker's group has members, with the reason.
+async fn mirror_maker_appears(flow: &Flow) -> String {
+    loop {
+        sleep(WATCH_INTERVAL).await;
+        let members = flow.mirror_makers().await;
+        if let Some(reason) = takeover::while_running(&flow.settings.worker_group_id, members) {
+            return reason;
+        }
+    }
+}
