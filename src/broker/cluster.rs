@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::contents::{self, LoggedRecord};
 use super::error::Error;
 use super::fault::FaultRule;
-use super::log::PartitionLog;
+use super::log::{Isolation, Origin, PartitionLog, Verification};
 use super::server::{Shared, listen, run_broker, run_timers};
 use super::settings::Settings;
 use super::state::{ClusterState, Violation};
@@ -187,6 +189,39 @@ impl EmbeddedCluster {
         work: impl FnOnce(&mut PartitionLog) -> T,
     ) -> Result<T, Error> {
         self.shared.with(|state, _| state.with_log(topic, partition, work))
+    }
+
+    /// All data records of a partition, in order: no markers, and with read_committed nothing of aborted transactions.
+    pub fn read_all(
+        &self,
+        topic: &str,
+        partition: i32,
+        isolation: Isolation,
+    ) -> Result<Vec<LoggedRecord>, Error> {
+        let read = self.log(topic, partition, |log| contents::records(log, isolation))?;
+        read.map_err(|source| Error::Unreadable { topic: topic.to_owned(), partition, source })
+    }
+
+    /// All batches of a partition as they are stored, markers included.
+    pub fn batches(&self, topic: &str, partition: i32) -> Result<Vec<Bytes>, Error> {
+        self.log(topic, partition, |log| contents::batches(log, Isolation::ReadUncommitted).0)
+    }
+
+    /// Appends a batch as a producer without transactions would; gives its base offset.
+    pub fn append(&self, topic: &str, partition: i32, batch: &Bytes) -> Result<i64, Error> {
+        let appended = self.shared.with(|state, now_ms| {
+            let epoch = state.leader(topic, partition).map_or(0, |(_, epoch)| epoch);
+            let origin = Origin::Client(Verification::Missing);
+            state.with_log(topic, partition, |log| log.append(now_ms, epoch, batch, origin))
+        })?;
+        let appended =
+            appended.map_err(|source| Error::Append { topic: topic.to_owned(), partition, source })?;
+        Ok(appended.base_offset)
+    }
+
+    /// What a group has committed: topic, partition, offset, metadata.
+    pub fn committed(&self, group: &str) -> Vec<(String, i32, i64, String)> {
+        self.shared.with(|state, _| state.committed(group))
     }
 
     /// Arms a fault.

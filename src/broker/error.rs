@@ -53,4 +53,24 @@ pub enum Error {
         /// The broker's words.
         message: String,
     },
+    /// A stored batch cannot be read.
+    #[error("{topic}-{partition} holds a batch that cannot be read")]
+    Unreadable {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// What is wrong with it.
+        source: crate::record::Error,
+    },
+    /// A batch was not appended.
+    #[error("{topic}-{partition} refuses the batch")]
+    Append {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// What a client would be told.
+        source: super::log::AppendError,
+    },
 }

@@ -28,6 +28,7 @@
 pub mod log;
 
 mod cluster;
+mod contents;
 mod error;
 mod fault;
 mod server;
@@ -37,7 +38,11 @@ pub mod versions;
 pub mod wire;
 
 pub use cluster::EmbeddedCluster;
+pub use contents::LoggedRecord;
 pub use error::Error;
 pub use fault::{Effect, FaultRule, When};
 pub use settings::{AutoCreate, KafkaVersion, Settings};
 pub use state::{ClusterState, Violation};
+
+#[cfg(test)]
+mod tests;

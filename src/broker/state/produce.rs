@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::topics::TopicHandle;
 use super::{ClusterState, Handled};
-use crate::broker::log::{AppendError, Origin, Reach, Verification, check_first_entry};
+use crate::broker::log::{AppendError, Origin, ProducerInfo, Reach, Verification, check_first_entry};
 use crate::broker::wire::{Outcome, Request};
 use crate::record::BatchHeader;
 
@@ -20,6 +20,8 @@ use crate::record::BatchHeader;
 const TOPIC_ID_VERSION: i16 = 13;
 /// From this version on a transactional Produce adds its partitions to the transaction itself (KIP-890).
 const IMPLICIT_ADD_VERSION: i16 = 12;
+/// From this version on a producer knows TRANSACTION_ABORTABLE.
+const ABORTABLE_VERSION: i16 = 11;
 /// `acks=all`.
 const ACKS_ALL: i16 = -1;
 
@@ -124,7 +126,10 @@ impl ClusterState {
         if let Err(error) = self.check_append(&append) {
             return self.with_leader(&append, refused(append.partition, &error));
         }
-        let verification = self.verification(&append, now_ms);
+        let verification = match self.verification(&append, now_ms) {
+            Ok(verification) => verification,
+            Err(error) => return refused(append.partition, &error),
+        };
         let Append { topic, partition: index, records, .. } = append;
         let Some(partition) = self.topics.partition_mut(topic, index) else {
             return refused(index, &refusal(ResponseError::UnknownTopicOrPartition, ""));
@@ -174,24 +179,39 @@ impl ClusterState {
         Ok(())
     }
 
-    /// Whether the coordinator knows of an open transaction that holds this partition (KIP-890).
-    fn verification(&mut self, append: &Append<'_>, now_ms: i64) -> Verification {
+    /// Whether the coordinator knows of an open transaction that holds this partition (KIP-890). What it says against
+    /// it counts only if the log itself has no open transaction of this producer.
+    fn verification(&mut self, append: &Append<'_>, now_ms: i64) -> Result<Verification, AppendError> {
         let header = append.records.as_deref().map(BatchHeader::parse);
         let (Some(id), Some(Ok(header))) = (append.terms.transactional_id, header) else {
-            return Verification::Missing;
+            return Ok(Verification::Missing);
         };
         if !header.attributes.is_transactional() {
-            return Verification::Missing;
+            return Ok(Verification::Missing);
         }
         let producer = (header.producer_id, header.producer_epoch);
         let place = (append.topic, append.partition);
-        if append.request.version >= IMPLICIT_ADD_VERSION {
-            return match self.transactions.add_partition(id, producer, place, now_ms) {
-                true => Verification::DoneV2,
-                false => Verification::Missing,
-            };
+        let version = append.request.version;
+        let verified = if version >= IMPLICIT_ADD_VERSION {
+            let added = self.transactions.add_partition(id, producer, place, now_ms);
+            added.map(|()| Verification::DoneV2)
+        } else {
+            self.transactions.verify(id, producer, place).map(|()| Verification::Done)
+        };
+        match verified {
+            Err(_) if self.has_open_transaction(place, producer) => Ok(Verification::Missing),
+            Err(error) => {
+                Err(refusal(unverified(error, version), "The coordinator does not confirm the transaction."))
+            }
+            Ok(verification) => Ok(verification),
         }
-        if self.transactions.holds(id, producer, place) { Verification::Done } else { Verification::Missing }
+    }
+
+    fn has_open_transaction(&self, (topic, partition): (&str, i32), producer: (i64, i16)) -> bool {
+        let is_open = |info: &ProducerInfo| {
+            (info.producer_id, info.producer_epoch) == producer && info.current_txn_start_offset >= 0
+        };
+        self.topics.partition(topic, partition).is_some_and(|found| found.log.producers().iter().any(is_open))
     }
 
     /// Names the leader to a client that asked another broker (KIP-951).
@@ -250,6 +270,19 @@ fn refusal_of_all(body: &ProduceRequest) -> Option<AppendError> {
     }
     let unauthorized = transactional && body.transactional_id.is_none();
     unauthorized.then(|| refusal(ResponseError::TransactionalIdAuthorizationFailed, ""))
+}
+
+/// What a producer is told when its transaction is not confirmed, in the words that its version knows
+/// (`AddPartitionsToTxnManager`, `ReplicaManager.appendRecords`).
+fn unverified(error: ResponseError, version: i16) -> ResponseError {
+    match error {
+        ResponseError::ProducerFenced => ResponseError::InvalidProducerEpoch,
+        ResponseError::ConcurrentTransactions if version < IMPLICIT_ADD_VERSION => {
+            ResponseError::NotEnoughReplicas
+        }
+        ResponseError::InvalidTxnState if version >= ABORTABLE_VERSION => ResponseError::TransactionAbortable,
+        error => error,
+    }
 }
 
 fn handle<'a>(request: &Request, name: &'a TopicName, id: Uuid) -> TopicHandle<'a> {

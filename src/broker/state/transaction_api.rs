@@ -53,29 +53,36 @@ impl Transactions {
         self.by_id.get(id)
     }
 
-    /// Whether this producer's open transaction holds the partition.
-    pub(super) fn holds(&self, id: &str, producer: Producer, (topic, partition): (&str, i32)) -> bool {
-        self.by_id.get(id).is_some_and(|transaction| {
-            transaction.is_ongoing()
-                && transaction.check(producer).is_ok()
-                && transaction.partitions.contains(&(topic.to_owned(), partition))
-        })
+    /// Whether this producer's open transaction holds the partition; else what speaks against it.
+    pub(super) fn verify(
+        &self,
+        id: &str,
+        producer: Producer,
+        (topic, partition): (&str, i32),
+    ) -> Result<(), ResponseError> {
+        let transaction = self.by_id.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        transaction.check(producer)?;
+        match transaction.phase {
+            Phase::Prepare { .. } => Err(ResponseError::ConcurrentTransactions),
+            Phase::Ongoing { .. } if transaction.partitions.contains(&(topic.to_owned(), partition)) => {
+                Ok(())
+            }
+            Phase::Empty | Phase::Ongoing { .. } | Phase::Complete(_) => Err(ResponseError::InvalidTxnState),
+        }
     }
 
-    /// Adds a partition because a Produce of version 12 or later writes to it; false if that is not allowed.
+    /// Adds a partition because a Produce of version 12 or later writes to it.
     pub(super) fn add_partition(
         &mut self,
         id: &str,
         producer: Producer,
         (topic, partition): (&str, i32),
         now_ms: i64,
-    ) -> bool {
-        let Some(transaction) = self.by_id.get_mut(id) else { return false };
-        let begun = transaction.begin(producer, now_ms).is_ok();
-        if begun {
-            transaction.partitions.insert((topic.to_owned(), partition));
-        }
-        begun
+    ) -> Result<(), ResponseError> {
+        let transaction = self.by_id.get_mut(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        transaction.begin(producer, now_ms)?;
+        transaction.partitions.insert((topic.to_owned(), partition));
+        Ok(())
     }
 
     /// Adds a group to an open transaction, or begins one with it.
@@ -165,7 +172,7 @@ impl ClusterState {
         for asked in &body.transactions {
             let producer = (asked.producer_id.0, asked.producer_epoch);
             let topics = if asked.verify_only {
-                self.verify_partitions(&asked.transactional_id, producer, &asked.topics)
+                self.verify_partitions(request.version, &asked.transactional_id, producer, &asked.topics)
             } else {
                 self.add_partitions_to_txn(request, &asked.transactional_id, producer, &asked.topics, now_ms)
             };
@@ -213,13 +220,15 @@ impl ClusterState {
 
     fn verify_partitions(
         &self,
+        version: i16,
         id: &str,
         producer: Producer,
         topics: &[AddPartitionsToTxnTopic],
     ) -> Vec<AddPartitionsToTxnTopicResult> {
-        results(topics, |topic, index| match self.transactions.holds(id, producer, (topic, index)) {
-            true => 0,
-            false => ResponseError::TransactionAbortable.code(),
+        results(topics, |topic, index| match self.transactions.verify(id, producer, (topic, index)) {
+            Ok(()) => 0,
+            Err(ResponseError::InvalidTxnState) if version >= 5 => ResponseError::TransactionAbortable.code(),
+            Err(error) => error.code(),
         })
     }
 
