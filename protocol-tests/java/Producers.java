@@ -12,9 +12,11 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicReference;
 
 /** Producers by name; each stays open between requests, so that a transaction can be left open. */
 final class Producers {
@@ -52,6 +54,38 @@ final class Producers {
         List<Long> offsets = new ArrayList<>();
         for (Future<RecordMetadata> future : sent) offsets.add(offset(future));
         return offsets;
+    }
+
+    /**
+     * Fills partitions in turn with records of one size as fast as it can; half of each value is noise, so that it
+     * shrinks by about half under a codec. Returns the number of records sent.
+     */
+    Object load(JsonNode arguments) throws Exception {
+        Map<String, Object> config = new HashMap<>();
+        arguments.get("config").properties().forEach(entry -> config.put(entry.getKey(), entry.getValue().asText()));
+        String topic = arguments.get("topic").asText();
+        int partitions = arguments.get("partitions").asInt();
+        long records = arguments.get("records").asLong();
+        byte[][] values = new byte[1009][];
+        Random random = new Random(7);
+        for (int i = 0; i < values.length; i++) {
+            values[i] = new byte[arguments.get("record_bytes").asInt()];
+            byte[] noise = new byte[values[i].length / 2];
+            random.nextBytes(noise);
+            System.arraycopy(noise, 0, values[i], 0, noise.length);
+        }
+        AtomicReference<Exception> failure = new AtomicReference<>();
+        try (KafkaProducer<byte[], byte[]> producer =
+                     new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
+            for (long i = 0; i < records; i++) {
+                byte[] value = values[(int) (i % values.length)];
+                producer.send(new ProducerRecord<>(topic, (int) (i % partitions), null, value), (metadata, error) -> {
+                    if (error != null) failure.set(error);
+                });
+            }
+        }
+        if (failure.get() != null) throw failure.get();
+        return records;
     }
 
     /** A record that still waited in a batch when its transaction was aborted never got an offset. */

@@ -1,6 +1,6 @@
 //! The `kmirror` binary under test, as a user runs it: a written `.properties` file and a child process.
 
-use crate::process::{Program, ScratchFolder, Signal, Supervised};
+use crate::process::{Program, ScratchFolder, Signal, Supervised, Usage};
 use crate::{HarnessError, Result, workspace};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -73,16 +73,9 @@ impl Kmirror {
         self.process.pid()
     }
 
-    /// Memory that it has resident now, in bytes.
-    pub fn resident_bytes(&self) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.pid());
-        let text =
-            std::fs::read_to_string(&path).map_err(|error| HarnessError::path("read", &path, error))?;
-        let kilobytes = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        kilobytes
-            .and_then(|number| number.trim().parse::<u64>().ok())
-            .map(|number| number * 1024)
-            .ok_or_else(|| HarnessError::Malformed { what: path, detail: "there is no VmRSS".to_owned() })
+    /// What it has used.
+    pub fn usage(&self) -> Result<Usage> {
+        Usage::of(self.pid())
     }
 
     /// Everything it has written.

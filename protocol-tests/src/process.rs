@@ -215,6 +215,43 @@ impl Program {
     }
 }
 
+/// What a process has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time of all its threads, ended ones too.
+    pub cpu: Duration,
+    /// Memory resident now, in bytes.
+    pub resident_bytes: u64,
+    /// The most that was ever resident, in bytes.
+    pub resident_bytes_max: u64,
+}
+
+impl Usage {
+    /// Reads it from `/proc`. Processor time comes in clock ticks of 10 ms.
+    pub fn of(pid: u32) -> Result<Usage> {
+        let read = |file: &str| {
+            let path = format!("/proc/{pid}/{file}");
+            std::fs::read_to_string(&path).map_err(|error| HarnessError::path("read", path, error))
+        };
+        let (stat, status) = (read("stat")?, read("status")?);
+        let malformed = || HarnessError::Malformed { what: format!("/proc/{pid}"), detail: stat.clone() };
+        // The name, in brackets, may hold anything; user and system time are fields 14 and 15.
+        let after_name = stat.rsplit_once(')').ok_or_else(malformed)?.1;
+        let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        let ticks = ticks.sum::<std::result::Result<u64, _>>().map_err(|_| malformed())?;
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(malformed)?;
+            let number = line.trim().trim_end_matches(" kB").trim();
+            number.parse::<u64>().map(|number| number * 1024).map_err(|_| malformed())
+        };
+        Ok(Usage {
+            cpu: Duration::from_millis(ticks * 10),
+            resident_bytes: kilobytes("VmRSS:")?,
+            resident_bytes_max: kilobytes("VmHWM:")?,
+        })
+    }
+}
+
 /// A temporary folder that is removed at the end of the test process, however that ends.
 /// `KMIRROR_KEEP=1` keeps it for a look at the logs.
 pub struct ScratchFolder {
@@ -301,6 +338,15 @@ mod tests {
         let mut child = Supervised::start("broker", program, &folder.path().join("log")).unwrap();
         let error = child.wait_ready(Duration::from_secs(5), |_| false).unwrap_err().to_string();
         assert!(error.contains("exited with 3") && error.contains("no such port"), "{error}");
+    }
+
+    #[test]
+    fn usage_is_read_of_this_process() {
+        let usage = Usage::of(std::process::id()).unwrap();
+        assert!(
+            usage.resident_bytes > 1 << 20 && usage.resident_bytes_max >= usage.resident_bytes,
+            "{usage:?}"
+        );
     }
 
     #[test]

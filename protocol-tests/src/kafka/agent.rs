@@ -15,7 +15,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// No single request takes longer; waiting for a condition is the caller's loop.
+/// No ordinary request takes longer; waiting for a condition is the caller's loop.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 type Pending = Arc<Mutex<BTreeMap<u64, Sender<Value>>>>;
@@ -51,6 +51,11 @@ impl Agent {
 
     /// Asks and waits for the reply's result.
     pub(crate) fn call(&self, op: &str, arguments: Value) -> Result<Value> {
+        self.call_within(op, arguments, REPLY_TIMEOUT)
+    }
+
+    /// The same for a request that may take longer.
+    pub(crate) fn call_within(&self, op: &str, arguments: Value, timeout: Duration) -> Result<Value> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = channel();
         guard(&self.pending).insert(id, sender);
@@ -63,7 +68,7 @@ impl Agent {
             what: format!("{}: {error}", self.name),
             log: self.errors(),
         })?;
-        let mut reply = receiver.recv_timeout(REPLY_TIMEOUT).map_err(|_| HarnessError::Process {
+        let mut reply = receiver.recv_timeout(timeout).map_err(|_| HarnessError::Process {
             what: format!("{} gave no reply to {op}", self.name),
             log: self.errors(),
         })?;

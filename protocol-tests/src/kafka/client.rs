@@ -11,9 +11,13 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The wheel brings its own librdkafka.
 const PYTHON_PACKAGE: &str = "confluent-kafka==2.16.1";
+
+/// Filling a topic may take as long as the slowest load takes a busy machine.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Which implementation a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +119,19 @@ impl Step {
     }
 }
 
+/// Many records of one size.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// For tables.
+    pub name: &'a str,
+    pub codec: Codec,
+    pub records: u64,
+    pub record_bytes: usize,
+    /// `batch.size`; 0 makes every record a batch.
+    pub batch_bytes: usize,
+    pub partitions: i32,
+}
+
 /// One client process, used by all tests of a binary.
 pub struct Client {
     kind: ClientKind,
@@ -186,6 +203,26 @@ impl Client {
     pub fn produce(&self, bootstrap: &str, topic: &str, records: &[TestRecord]) -> Result<Vec<i64>> {
         let producer = self.producer(bootstrap, &ProducerKind::Plain, Codec::None, &[])?;
         producer.send(topic, records)
+    }
+
+    /// Fills a topic with many records of one size, as benches need it (Java only).
+    pub fn load(&self, bootstrap: &str, topic: &str, load: &Load<'_>) -> Result<()> {
+        let mut config = Map::new();
+        let linger = if load.batch_bytes == 0 { "0" } else { "50" };
+        let settings = [
+            ("bootstrap.servers", bootstrap.to_owned()),
+            ("compression.type", load.codec.name().to_owned()),
+            ("acks", "all".to_owned()),
+            ("batch.size", load.batch_bytes.to_string()),
+            ("linger.ms", linger.to_owned()),
+            ("buffer.memory", (64 << 20).to_string()),
+        ];
+        settings.into_iter().for_each(|(key, value)| drop(config.insert(key.to_owned(), json!(value))));
+        let arguments = json!({
+            "config": config, "topic": topic, "partitions": load.partitions,
+            "records": load.records, "record_bytes": load.record_bytes,
+        });
+        self.agent.call_within("producer.load", arguments, LOAD_TIMEOUT).map(drop)
     }
 
     /// Reads a topic from its start to the end that it has now, in partition and offset order.

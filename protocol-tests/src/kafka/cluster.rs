@@ -33,12 +33,19 @@ pub struct ClusterSpec {
     version: KafkaVersion,
     nodes: u16,
     settings: Vec<(String, String)>,
+    jvm_options: Vec<String>,
 }
 
 impl ClusterSpec {
     /// One node of the current release. The name is used in messages and folder names.
     pub fn new(name: &str) -> ClusterSpec {
-        ClusterSpec { name: name.to_owned(), version: KafkaVersion::CURRENT, nodes: 1, settings: Vec::new() }
+        ClusterSpec {
+            name: name.to_owned(),
+            version: KafkaVersion::CURRENT,
+            nodes: 1,
+            settings: Vec::new(),
+            jvm_options: Vec::new(),
+        }
     }
 
     /// Chooses the release.
@@ -59,8 +66,18 @@ impl ClusterSpec {
         self
     }
 
-    fn heap(&self) -> [&'static str; 2] {
-        if self.nodes == 1 { ["-Xms256m", "-Xmx512m"] } else { ["-Xms192m", "-Xmx384m"] }
+    /// Chooses heap, collector and compiler of the nodes: benches want other ones than tests.
+    pub fn jvm_options(mut self, options: &[&str]) -> ClusterSpec {
+        self.jvm_options = options.iter().map(|&option| option.to_owned()).collect();
+        self
+    }
+
+    fn jvm(&self) -> Vec<&str> {
+        if !self.jvm_options.is_empty() {
+            return self.jvm_options.iter().map(String::as_str).collect();
+        }
+        let heap = if self.nodes == 1 { ["-Xms256m", "-Xmx512m"] } else { ["-Xms192m", "-Xmx384m"] };
+        [&heap[..], &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]].concat()
     }
 }
 
@@ -201,8 +218,8 @@ impl Kafka {
         }
         let logging =
             format!("-Dlog4j2.configurationFile={}", node.folder.join("log4j2.properties").display());
-        let heap = self.spec.heap();
-        let options = [heap[0], heap[1], "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", &logging];
+        let mut options = self.spec.jvm();
+        options.push(&logging);
         let program =
             self.jars.java(&options, None, "kafka.Kafka").arg(node.folder.join("server.properties"));
         *process = Some(Supervised::start(&self.title(node), program, &log)?);

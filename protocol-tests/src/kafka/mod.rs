@@ -13,7 +13,7 @@ mod mirror_maker;
 mod stored;
 
 pub use admin::{Admin, GroupMember, JoinedMember, Offsets, PartitionInfo};
-pub use client::{Client, ClientKind, Codec, Isolation, Producer, ProducerKind, Step};
+pub use client::{Client, ClientKind, Codec, Isolation, Load, Producer, ProducerKind, Step};
 pub use cluster::{ClusterSpec, Kafka};
 pub use gate::{RealKafka, RealMode, real_kafka};
 pub use jars::{KafkaJars, KafkaVersion};

@@ -1,15 +1,19 @@
 //! Stock clients produce, read and administer alike on both.
 
 use crate::on_both;
+use crate::produce::ready_topic;
 use protocol_tests::Result;
 use protocol_tests::embedded::TestCluster;
 use protocol_tests::kafka::{Client, Codec, Isolation, ProducerKind, Step, real_kafka};
+use protocol_tests::process::{Program, ScratchFolder};
+use protocol_tests::raw::RawConnection;
 use protocol_tests::records::{ReadRecord, TestRecord, TimestampType};
 
 on_both!(codecs, super::check_codecs);
 on_both!(transactions, super::check_transactions);
 on_both!(administration, super::check_administration);
 on_both!(groups, super::check_groups);
+on_both!(kcat, super::check_kcat);
 
 /// The clients that there are, with a name each; none where there is no Java.
 fn clients() -> Result<Vec<&'static Client>> {
@@ -145,5 +149,31 @@ fn check_groups(cluster: &TestCluster) -> Result<()> {
     assert_eq!(admin.group_members("readers")?, []);
     admin.commit_group_offset("readers", "grouped", 1, 7)?;
     assert_eq!(admin.group_offsets("readers")?[&("grouped".to_owned(), 1)], 7);
+    Ok(())
+}
+
+/// Where kcat is installed: it writes every codec and reads it back.
+fn check_kcat(cluster: &TestCluster) -> Result<()> {
+    if Program::new("kcat").arg("-V").run("kcat").is_err() {
+        return Ok(());
+    }
+    let bootstrap = cluster.bootstrap();
+    let mut connection = RawConnection::open(&bootstrap)?;
+    ready_topic(&mut connection, "kcat", &[])?;
+    let folder = ScratchFolder::new("kcat")?;
+    let lines = folder.path().join("lines");
+    std::fs::write(&lines, "k1:first\nk2:second\n").expect("the lines are written");
+    for codec in Codec::ALL {
+        let produce =
+            ["-P", "-b", &bootstrap, "-t", "kcat", "-p", "0", "-K", ":", "-H", "h=1", "-z", codec.name()];
+        Program::new("kcat").args(produce).arg("-l").arg(&lines).run("kcat -P")?;
+    }
+    let consume = ["-C", "-q", "-e", "-b", &bootstrap, "-t", "kcat", "-o", "1", "-f", "%p %o %k %h %s\n"];
+    let output = Program::new("kcat").args(consume).run("kcat -C")?;
+    let record = |offset: usize| match offset % 2 {
+        1 => format!("0 {offset} k1 h=1 first"),
+        _ => format!("0 {offset} k2 h=1 second"),
+    };
+    assert_eq!(output.lines().collect::<Vec<_>>(), (1..=10).map(record).collect::<Vec<_>>());
     Ok(())
 }
