@@ -1,0 +1,119 @@
+//! The replicator between two embedded clusters, over the same sockets that real clusters get.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kmirror::broker::{self, EmbeddedCluster, log};
+use kmirror::config;
+use kmirror::mirror::Replicator;
+use kmirror::mirror::status::{FlowState, ReplicatorStatus};
+use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
+use kmirror::seam::{Seam, Simulation};
+
+async fn cluster(seam: &Seam, seed: u64, host: &str) -> EmbeddedCluster {
+    let settings =
+        broker::Settings { brokers: 3, seed, address: host.parse().unwrap(), ..broker::Settings::default() };
+    EmbeddedCluster::start(seam.clone(), settings).await.unwrap()
+}
+
+fn file(a: &EmbeddedCluster, b: &EmbeddedCluster, more: &str) -> String {
+    format!(
+        "clusters = A, B\nA.bootstrap.servers = {}\nB.bootstrap.servers = {}\nA->B.enabled = true\n\
+         A->B.topics = .*\nB->A.emit.heartbeats.enabled = false\nrefresh.topics.interval.seconds = 1\n{more}\n",
+        a.bootstrap(),
+        b.bootstrap()
+    )
+}
+
+fn replicator(seam: &Seam, file: &str) -> Replicator {
+    let report = config::load("test.properties", file.as_bytes(), &config::Options::default());
+    let settings = report.settings.unwrap_or_else(|| panic!("{:?}", report.problems));
+    Replicator::start(seam.clone(), settings.process)
+}
+
+fn append(cluster: &EmbeddedCluster, topic: &str, partition: i32, first: u32, count: u32, codec: Codec) {
+    let mut builder = BatchBuilder::new(BatchOptions::new(codec));
+    for number in first..first + count {
+        let record = RecordData {
+            timestamp: i64::from(number),
+            key: Some(Bytes::from(format!("{number}"))),
+            value: Some(Bytes::from(format!("value {number}"))),
+            headers: vec![(Bytes::from_static(b"h"), None)],
+        };
+        builder.push(&record).unwrap();
+    }
+    let batch = builder.build().unwrap();
+    let origin = log::Origin::Client(log::Verification::Missing);
+    cluster.log(topic, partition, |log| log.append(0, 0, &batch, origin).unwrap()).unwrap();
+}
+
+fn records(cluster: &EmbeddedCluster, topic: &str, partition: i32) -> Vec<RecordData> {
+    cluster
+        .log(topic, partition, |log| {
+            let (mut offset, mut records) = (log.log_start_offset(), Vec::new());
+            while offset < log.log_end_offset() {
+                let read = log
+                    .read(offset, 1 << 20, log::Isolation::ReadUncommitted, log::FirstBatch::Whole)
+                    .unwrap();
+                for bytes in &read.batches {
+                    let Ok(open) = OpenBatch::open(bytes, 1 << 20) else { break };
+                    offset = open.header.next_offset();
+                    for record in open.records() {
+                        let record = record.unwrap();
+                        records.push(RecordData::copied(open.timestamp(&record), &record));
+                    }
+                }
+            }
+            records
+        })
+        .unwrap_or_default()
+}
+
+async fn until(replicator: &Replicator, what: &str, condition: impl Fn(&ReplicatorStatus) -> bool) {
+    let started = tokio::time::Instant::now();
+    loop {
+        let status = replicator.status().await;
+        if condition(&status) {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}: {status:#?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn copies_topics(seam: Seam, hosts: [&str; 2]) {
+    let (a, b) = (cluster(&seam, 1, hosts[0]).await, cluster(&seam, 2, hosts[1]).await);
+    a.create_topic("t", 3, 1, &[]).unwrap();
+    for partition in 0..3 {
+        for batch in 0..20 {
+            append(&a, "t", partition, batch * 10, 10, if batch % 2 == 0 { Codec::None } else { Codec::Lz4 });
+        }
+    }
+    let replicator = replicator(&seam, &file(&a, &b, ""));
+    until(&replicator, "all copied", |status| {
+        let flow = &status.flows[0];
+        flow.discovered
+            && !flow.partitions.is_empty()
+            && flow.partitions.values().all(|p| p.has_reached_end())
+    })
+    .await;
+    assert_eq!(replicator.status().await.flows[0].state, FlowState::Running);
+    replicator.stop().await;
+    for partition in 0..3 {
+        let (source, target) = (records(&a, "t", partition), records(&b, "A.t", partition));
+        assert_eq!(source.len(), 200);
+        assert_eq!(source, target);
+    }
+    assert!(b.violations().is_empty(), "{:?}", b.violations());
+}
+
+#[tokio::test]
+async fn copies_topics_over_tcp() {
+    let _ = tracing_subscriber::fmt().with_test_writer().try_init();
+    copies_topics(Seam::real(), ["127.0.0.1", "127.0.0.1"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_topics_in_the_simulated_network() {
+    copies_topics(Seam::Simulated(Simulation::new(5)), ["10.0.0.1", "10.0.0.2"]).await;
+}

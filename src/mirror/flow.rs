@@ -1,0 +1,677 @@
+//! The owner of one flow: one task, one inbox, and the engine that decides.
+//!
+//! It carries what the lanes, the control task and the clusters' views say to the engine, and what the engine wants to
+//! the lanes. Positions are stored on a timer from what is acknowledged at that moment, one save at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::InitProducerIdRequest;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::budget::Budget;
+use super::control::{
+    Control, ControlCommand, ControlEvent, Granted, PartitionStart, TopicReady, start_control,
+};
+use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, RewriteJob};
+use super::settings::FlowSettings;
+use super::state::records::{Position as StoredPosition, StateRecord};
+use super::state::{PositionStore, StoreError, TopicPartition};
+use super::status::{FlowState, FlowStatus};
+use crate::client::fetch::{FetchLane, spawn_fetch_lane};
+use crate::client::produce::{ProduceLane, spawn_produce_lane};
+use crate::client::{
+    Cluster, ClusterView, FetchCommand, FetchEvent, LaneId, Node, PartitionKey, ProduceCommand, ProduceEvent,
+    Topics,
+};
+use crate::net::Backoff;
+use crate::record::{self, Magic, Piece};
+use crate::seam::Seam;
+
+/// Fetch events that wait for the flow; each is at most one read of one partition.
+const FETCH_EVENTS_MAX: usize = 8;
+/// Bytes alive for each fetch lane before reading pauses.
+const LANE_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+/// The most that a compressed batch may have when it is opened to be rewritten.
+const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Batches that are rewritten at the same time.
+const REWRITES_MAX: usize = 2;
+/// How long a stop waits for what is in flight.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+/// A running flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    inbox: mpsc::Sender<Request>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Status(oneshot::Sender<FlowStatus>),
+    Stop,
+}
+
+impl Flow {
+    /// Starts the flow.
+    pub(super) fn start(
+        seam: &Seam,
+        settings: FlowSettings,
+        source: Cluster,
+        target: Cluster,
+        budget: Arc<Budget>,
+        takeover_timeout: Duration,
+    ) -> Flow {
+        let (inbox, requests) = mpsc::channel(16);
+        let owner =
+            Owner::new(seam.clone(), Arc::new(settings), source, target, budget, takeover_timeout, requests);
+        Flow { inbox, task: seam.spawn(owner.run()) }
+    }
+
+    /// What it says of itself; `None` when it has ended.
+    pub(super) async fn status(&self) -> Option<FlowStatus> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Request::Status(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// Tells it to drain, store and end.
+    pub(super) async fn stop(&self) {
+        // A flow that is gone has nothing left to stop.
+        let _ = self.inbox.send(Request::Stop).await;
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(self) {
+        let _ = self.task.await;
+    }
+}
+
+struct Owner {
+    seam: Seam,
+    settings: Arc<FlowSettings>,
+    source: Cluster,
+    target: Cluster,
+    budget: Arc<Budget>,
+    requests: mpsc::Receiver<Request>,
+    control: Control,
+    engine: Engine,
+    started: Instant,
+    state: FlowState,
+    store: Option<PositionStore>,
+    keys: BTreeMap<(Arc<str>, i32), PartitionKey>,
+    topics: BTreeMap<Arc<str>, TopicReady>,
+    failed_topics: BTreeMap<Arc<str>, String>,
+    discovered: bool,
+    saved: BTreeMap<TopicPartition, i64>,
+    saving: Option<JoinHandle<Result<Vec<(TopicPartition, i64)>, StoreError>>>,
+    last_error: Option<String>,
+    lanes: Lanes,
+    producers: mpsc::UnboundedReceiver<(i64, i16)>,
+    producers_sender: mpsc::UnboundedSender<(i64, i16)>,
+    rewritten: mpsc::UnboundedReceiver<(u64, Rewritten)>,
+    rewritten_sender: mpsc::UnboundedSender<(u64, Rewritten)>,
+    rewriters: Arc<Semaphore>,
+    stopping: Option<Instant>,
+}
+
+type Rewritten = Result<Vec<Piece>, record::Error>;
+
+/// Lanes by broker, and what they say.
+struct Lanes {
+    fetch: BTreeMap<i32, FetchLane>,
+    produce: BTreeMap<i32, ProduceLane>,
+    /// For brokers whose address is not known yet.
+    waiting: BTreeMap<i32, Vec<FetchCommand>>,
+    wanted: Vec<i32>,
+    fetch_events: mpsc::Receiver<(LaneId, FetchEvent)>,
+    fetch_sender: mpsc::Sender<(LaneId, FetchEvent)>,
+    produce_events: mpsc::UnboundedReceiver<(LaneId, ProduceEvent)>,
+    produce_sender: mpsc::UnboundedSender<(LaneId, ProduceEvent)>,
+}
+
+impl Lanes {
+    fn new() -> Lanes {
+        let (fetch_sender, fetch_events) = mpsc::channel(FETCH_EVENTS_MAX);
+        let (produce_sender, produce_events) = mpsc::unbounded_channel();
+        Lanes {
+            fetch: BTreeMap::new(),
+            produce: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            wanted: Vec::new(),
+            fetch_events,
+            fetch_sender,
+            produce_events,
+            produce_sender,
+        }
+    }
+}
+
+/// What woke the owner.
+enum Wake {
+    Request(Option<Request>),
+    Control(Option<ControlEvent>),
+    Produce(LaneId, ProduceEvent),
+    Rewritten(u64, Rewritten),
+    Producer(i64, i16),
+    View,
+    Saved(Result<Vec<(TopicPartition, i64)>, StoreError>),
+    Fetch(LaneId, FetchEvent),
+    Flush,
+    Timer,
+}
+
+impl Owner {
+    fn new(
+        seam: Seam,
+        settings: Arc<FlowSettings>,
+        source: Cluster,
+        target: Cluster,
+        budget: Arc<Budget>,
+        takeover_timeout: Duration,
+        requests: mpsc::Receiver<Request>,
+    ) -> Owner {
+        let control =
+            start_control(&seam, settings.clone(), source.clone(), target.clone(), takeover_timeout);
+        let (producers_sender, producers) = mpsc::unbounded_channel();
+        let (rewritten_sender, rewritten) = mpsc::unbounded_channel();
+        Owner {
+            engine: Engine::new(engine_settings(&settings, target.settings().retry_backoff), budget.clone()),
+            seam,
+            settings,
+            source,
+            target,
+            budget,
+            requests,
+            control,
+            started: Instant::now(),
+            state: FlowState::Starting,
+            store: None,
+            keys: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            failed_topics: BTreeMap::new(),
+            discovered: false,
+            saved: BTreeMap::new(),
+            saving: None,
+            last_error: None,
+            lanes: Lanes::new(),
+            producers,
+            producers_sender,
+            rewritten,
+            rewritten_sender,
+            rewriters: Arc::new(Semaphore::new(REWRITES_MAX)),
+            stopping: None,
+        }
+    }
+
+    async fn run(mut self) {
+        let mut source_view = self.source.watch();
+        let mut target_view = self.target.watch();
+        let mut flush_at = Instant::now() + self.settings.offset_flush_interval;
+        loop {
+            let wake = self.wake(&mut source_view, &mut target_view, flush_at).await;
+            self.engine.set_wall_clock(self.seam.now_ms());
+            match wake {
+                Wake::Request(Some(Request::Status(reply))) => drop(reply.send(self.status())),
+                Wake::Request(_) => self.begin_stop(),
+                Wake::Control(Some(event)) => {
+                    if self.on_control(event) {
+                        return;
+                    }
+                }
+                Wake::Control(None) => return,
+                Wake::Produce(lane, event) => self.engine.on_produce(lane.0, event, self.started.elapsed()),
+                Wake::Fetch(lane, event) => self.engine.on_fetch(lane.0, event, self.started.elapsed()),
+                Wake::Rewritten(id, result) => self.engine.on_rewritten(id, result, self.started.elapsed()),
+                Wake::Producer(id, epoch) => self.engine.on_producer(id, epoch, self.started.elapsed()),
+                Wake::View => self.follow_leaders(),
+                Wake::Saved(result) => self.on_saved(result),
+                Wake::Flush => {
+                    flush_at = Instant::now() + self.settings.offset_flush_interval;
+                    self.save();
+                }
+                Wake::Timer => self.engine.on_timer(self.started.elapsed()),
+            }
+            self.carry_out();
+            self.go_on_stopping().await;
+        }
+    }
+
+    async fn wake(
+        &mut self,
+        source_view: &mut watch::Receiver<Arc<ClusterView>>,
+        target_view: &mut watch::Receiver<Arc<ClusterView>>,
+        flush_at: Instant,
+    ) -> Wake {
+        let deadline = self.engine.next_deadline().map(|at| self.started + at);
+        let drain_by = self.stopping.map(|since| since + DRAIN_MAX);
+        let timer = [deadline, drain_by].into_iter().flatten().min();
+        tokio::select! {
+            biased;
+            request = self.requests.recv() => Wake::Request(request),
+            event = self.control.events.recv() => Wake::Control(event),
+            Some((lane, event)) = self.lanes.produce_events.recv() => Wake::Produce(lane, event),
+            Some((id, result)) = self.rewritten.recv() => Wake::Rewritten(id, result),
+            Some((id, epoch)) = self.producers.recv() => Wake::Producer(id, epoch),
+            Ok(()) = source_view.changed() => { source_view.mark_unchanged(); Wake::View }
+            Ok(()) = target_view.changed() => { target_view.mark_unchanged(); Wake::View }
+            result = saved(&mut self.saving) => Wake::Saved(result),
+            () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Wake::Timer,
+            () = sleep_until(flush_at) => Wake::Flush,
+            Some((lane, event)) = self.lanes.fetch_events.recv() => Wake::Fetch(lane, event),
+        }
+    }
+
+    /// Takes what the control task says; true when that was the last word.
+    fn on_control(&mut self, event: ControlEvent) -> bool {
+        match event {
+            ControlEvent::State(state) => {
+                if let FlowState::Failed(reason) = &state {
+                    self.last_error = Some(reason.clone());
+                    tracing::error!(source = %self.settings.source, target = %self.settings.target, "{reason}");
+                }
+                let over = state == FlowState::Stopped;
+                self.state = state;
+                return over;
+            }
+            ControlEvent::Granted(granted) => self.on_granted(granted),
+            ControlEvent::Revoked { reason } => self.on_revoked(reason),
+            ControlEvent::TopicReady(topic) => self.on_topic(topic),
+            ControlEvent::TopicFailed { topic, reason, .. } => {
+                tracing::warn!(source = %self.settings.source, topic = %topic, "{reason}");
+                self.failed_topics.insert(topic, reason);
+            }
+            ControlEvent::TopicGone { topic, reason } => self.on_topic_gone(&topic, &reason),
+            ControlEvent::Discovered { pending, .. } => self.discovered = pending == 0,
+        }
+        false
+    }
+
+    fn on_granted(&mut self, granted: Granted) {
+        self.state = FlowState::Running;
+        self.store = Some(granted.store);
+        self.ask_for_producer();
+    }
+
+    /// The right to write is gone: everything that could write is dropped at once.
+    fn on_revoked(&mut self, reason: String) {
+        tracing::warn!(source = %self.settings.source, target = %self.settings.target, "no longer writes this flow: {reason}");
+        self.last_error = Some(reason);
+        self.lanes = Lanes::new();
+        let settings = engine_settings(&self.settings, self.target.settings().retry_backoff);
+        self.engine = Engine::new(settings, self.budget.clone());
+        self.started = Instant::now();
+        (self.rewritten_sender, self.rewritten) = mpsc::unbounded_channel();
+        (self.producers_sender, self.producers) = mpsc::unbounded_channel();
+        self.keys.clear();
+        self.topics.clear();
+        self.saved.clear();
+        self.saving = None;
+        self.store = None;
+        self.discovered = false;
+    }
+
+    fn on_topic(&mut self, ready: TopicReady) {
+        let now = self.started.elapsed();
+        let topic = ready.source.name.clone();
+        self.failed_topics.remove(&topic);
+        let before = self.topics.insert(topic.clone(), ready.clone());
+        if let Some(before) = before {
+            self.follow_ids(&before, &ready);
+        }
+        self.engine.set_limits(&ready.remote.name, ready.limits);
+        for (&partition, start) in &ready.starts {
+            let key = self.key_of(&ready, partition);
+            match start {
+                PartitionStart::At(at) => {
+                    if let Some(gap) = &at.gap {
+                        self.engine.record_gap(key, gap.from, gap.to, gap.reason.clone());
+                    }
+                    let downstream = Some(at.downstream).filter(|&offset| offset >= 0);
+                    self.engine.start(key, at.offset, downstream, now);
+                }
+                PartitionStart::Stopped(stopped) => {
+                    self.engine.stop(key, stopped.reason, stopped.message.clone())
+                }
+            }
+        }
+        self.follow_leaders();
+        self.source.request_refresh_of(Topics::Named(vec![topic]));
+        self.target.request_refresh_of(Topics::Named(vec![ready.remote.name.clone()]));
+    }
+
+    fn key_of(&mut self, ready: &TopicReady, partition: i32) -> PartitionKey {
+        let topic = ready.source.name.clone();
+        if let Some(&key) = self.keys.get(&(topic.clone(), partition)) {
+            return key;
+        }
+        let key = self.engine.add(&NewPartition {
+            topic: topic.clone(),
+            topic_id: ready.source.id,
+            partition,
+            remote_topic: ready.remote.name.clone(),
+            remote_topic_id: ready.remote.id,
+            limits: ready.limits,
+        });
+        self.keys.insert((topic, partition), key);
+        key
+    }
+
+    /// A topic was created anew on either side: where its partitions go on is decided from how far they are.
+    fn follow_ids(&mut self, before: &TopicReady, ready: &TopicReady) {
+        if before.source.id == ready.source.id && before.remote.id == ready.remote.id {
+            return;
+        }
+        let positions = self.positions_of(&ready.source.name);
+        self.engine.set_source_topic_id(&ready.source.name, ready.source.id);
+        self.engine.set_target_topic_id(&ready.remote.name, ready.remote.id);
+        for (partition, position) in positions {
+            if !ready.starts.contains_key(&partition.partition) {
+                self.tell(ControlCommand::Restart { partition, position: Some(position) });
+            }
+        }
+    }
+
+    fn on_topic_gone(&mut self, topic: &Arc<str>, reason: &str) {
+        self.failed_topics.remove(topic);
+        self.topics.remove(topic);
+        for ((_, _), &key) in self.keys.range((topic.clone(), 0)..=(topic.clone(), i32::MAX)) {
+            self.engine.stop(key, "topic_gone", reason.to_owned());
+        }
+    }
+
+    /// Tells the engine who leads what.
+    fn follow_leaders(&mut self) {
+        let now = self.started.elapsed();
+        let (source, target) = (self.source.view(), self.target.view());
+        self.lanes_follow(&source, &target);
+        for ((topic, partition), &key) in &self.keys {
+            self.engine.set_source_leader(key, source.leader(topic, *partition), now);
+            let Some(ready) = self.topics.get(topic) else { continue };
+            let leader = target.leader(&ready.remote.name, *partition).map(|(broker, _)| broker);
+            if let Some(target_key) = self.engine.target_of(key) {
+                self.engine.set_target_leader(target_key, leader, now);
+            }
+        }
+    }
+
+    /// Opens the lanes that waited for an address.
+    fn lanes_follow(&mut self, source: &ClusterView, target: &ClusterView) {
+        for (broker, commands) in std::mem::take(&mut self.lanes.waiting) {
+            for command in commands {
+                self.fetch_command(source, broker, command);
+            }
+        }
+        for broker in std::mem::take(&mut self.lanes.wanted) {
+            self.open_produce(target, broker);
+        }
+    }
+
+    fn carry_out(&mut self) {
+        for command in self.engine.take_commands() {
+            match command {
+                Command::Fetch(broker, command) => {
+                    let view = self.source.view();
+                    self.fetch_command(&view, broker, command);
+                }
+                Command::Produce(broker, command) => self.produce_command(broker, command),
+                Command::OpenProduce(broker) => {
+                    let view = self.target.view();
+                    self.open_produce(&view, broker);
+                }
+                Command::RefreshSource => self.source.request_refresh(),
+                Command::RefreshTarget => self.target.request_refresh(),
+                Command::Rewrite(job) => self.rewrite(job),
+                Command::Locate(key) => self.locate(key),
+                Command::NewProducer => self.ask_for_producer(),
+                Command::Log(notice) => {
+                    tracing::warn!(
+                        source = %self.settings.source,
+                        target = %self.settings.target,
+                        topic = %notice.topic,
+                        partition = notice.partition,
+                        "{}", notice.message
+                    );
+                }
+            }
+        }
+    }
+
+    fn fetch_command(&mut self, view: &ClusterView, broker: i32, command: FetchCommand) {
+        if let Some(lane) = self.lanes.fetch.get(&broker) {
+            // A lane ends only with its flow.
+            let _ = lane.commands.send(command);
+            return;
+        }
+        let Some(known) = view.brokers.get(&broker) else {
+            self.lanes.waiting.entry(broker).or_default().push(command);
+            self.source.request_refresh();
+            return;
+        };
+        let lane = spawn_fetch_lane(
+            self.seam.clone(),
+            self.source.settings().net.clone(),
+            known.address.clone(),
+            self.settings.fetch.clone(),
+            LaneId(broker),
+            self.lanes.fetch_sender.clone(),
+        );
+        let _ = lane.commands.send(command);
+        self.lanes.fetch.insert(broker, lane);
+    }
+
+    fn open_produce(&mut self, view: &ClusterView, broker: i32) {
+        if self.lanes.produce.contains_key(&broker) {
+            return;
+        }
+        let Some(known) = view.brokers.get(&broker) else {
+            self.lanes.wanted.push(broker);
+            self.target.request_refresh();
+            return;
+        };
+        let lane = spawn_produce_lane(
+            self.seam.clone(),
+            self.target.settings().net.clone(),
+            known.address.clone(),
+            self.settings.produce.clone(),
+            LaneId(broker),
+            self.lanes.produce_sender.clone(),
+        );
+        self.lanes.produce.insert(broker, lane);
+    }
+
+    fn produce_command(&mut self, broker: i32, command: ProduceCommand) {
+        if let Some(lane) = self.lanes.produce.get(&broker) {
+            let _ = lane.commands.send(command);
+        }
+    }
+
+    fn rewrite(&mut self, job: RewriteJob) {
+        let (seam, done, permits) =
+            (self.seam.clone(), self.rewritten_sender.clone(), self.rewriters.clone());
+        self.seam.spawn(async move {
+            let Ok(_permit) = permits.acquire().await else { return };
+            let id = job.id;
+            let result = seam.blocking(move || rewritten(&job)).await;
+            let _ = done.send((id, result));
+        });
+    }
+
+    fn ask_for_producer(&self) {
+        let (seam, target, done) = (self.seam.clone(), self.target.clone(), self.producers_sender.clone());
+        self.seam.spawn(async move {
+            let mut failures = 0;
+            while !done.is_closed() {
+                match init_producer(&target).await {
+                    Ok((id, epoch)) => {
+                        let _ = done.send((id, epoch));
+                        return;
+                    }
+                    Err(reason) => tracing::warn!(target = %target.alias(), "no producer id: {reason}"),
+                }
+                tokio::time::sleep(target.settings().retry_backoff.delay(failures, seam.random())).await;
+                failures += 1;
+            }
+        });
+    }
+
+    fn locate(&mut self, key: PartitionKey) {
+        let Some((topic, partition)) = self.keys.iter().find(|(_, k)| **k == key).map(|(at, _)| at.clone())
+        else {
+            return;
+        };
+        let partition = TopicPartition::new(topic, partition);
+        let position = self.engine.position_at(key).map(|position| self.stored(&position));
+        self.tell(ControlCommand::Restart { partition, position });
+    }
+
+    fn tell(&self, command: ControlCommand) {
+        // A full inbox means that the control task has much to do; the next round of topics repairs what is missed.
+        if self.control.commands.try_send(command).is_err() {
+            tracing::warn!(source = %self.settings.source, "the control task is busy; a restart of a partition waits");
+        }
+    }
+
+    fn positions_of(&self, topic: &Arc<str>) -> Vec<(TopicPartition, StoredPosition)> {
+        let of_topic = self.engine.positions().filter(|position| position.topic == *topic);
+        of_topic.map(|position| (position.at(), self.stored(&position))).collect()
+    }
+
+    fn stored(&self, position: &Position) -> StoredPosition {
+        let (producer_id, producer_epoch) = self.engine.producer().unwrap_or((-1, -1));
+        StoredPosition {
+            source_topic_id: position.topic_id,
+            target_topic_id: position.remote_topic_id,
+            upstream: position.upstream,
+            downstream: position.downstream.unwrap_or(-1),
+            leader_epoch: position.leader_epoch,
+            producer_id,
+            producer_epoch,
+            at_ms: self.seam.now_ms(),
+        }
+    }
+
+    /// Stores the positions that moved since they were stored last.
+    fn save(&mut self) {
+        let (Some(store), None) = (&self.store, &self.saving) else { return };
+        let mut records = Vec::new();
+        let mut moved = Vec::new();
+        for position in self.engine.positions() {
+            let at = position.at();
+            if self.saved.get(&at) != Some(&position.upstream) {
+                records.push(StateRecord::Position(at.clone(), self.stored(&position)));
+                moved.push((at, position.upstream));
+            }
+        }
+        if records.is_empty() {
+            return;
+        }
+        let store = store.clone();
+        self.saving = Some(self.seam.spawn(async move { store.save(records).await.map(|()| moved) }));
+    }
+
+    fn on_saved(&mut self, result: Result<Vec<(TopicPartition, i64)>, StoreError>) {
+        self.saving = None;
+        match result {
+            Ok(moved) => self.saved.extend(moved),
+            Err(error) => {
+                tracing::error!(source = %self.settings.source, target = %self.settings.target, "{error}");
+                self.last_error = Some(error.to_string());
+            }
+        }
+    }
+
+    fn begin_stop(&mut self) {
+        if self.stopping.is_none() {
+            self.stopping = Some(Instant::now());
+            if self.state == FlowState::Running {
+                self.state = FlowState::Stopping;
+            }
+            self.engine.drain();
+        }
+    }
+
+    /// Once everything is acknowledged (or has had its time), stores the last positions and gives the flow back.
+    async fn go_on_stopping(&mut self) {
+        let Some(since) = self.stopping else { return };
+        let over_time = since.elapsed() >= DRAIN_MAX;
+        if !self.engine.is_drained() && !over_time || self.control.commands.is_closed() {
+            return;
+        }
+        if let Some(saving) = self.saving.take() {
+            let result = saving.await.unwrap_or(Err(StoreError::Closed));
+            self.on_saved(result);
+        }
+        self.save();
+        if let Some(saving) = self.saving.take() {
+            let result = saving.await.unwrap_or(Err(StoreError::Closed));
+            self.on_saved(result);
+        }
+        self.store = None;
+        self.stopping = Some(Instant::now() + DRAIN_MAX);
+        let _ = self.control.commands.send(ControlCommand::Stop).await;
+    }
+
+    fn status(&self) -> FlowStatus {
+        FlowStatus {
+            source: self.settings.source.clone(),
+            target: self.settings.target.clone(),
+            state: self.state.clone(),
+            discovered: self.discovered,
+            partitions: self.engine.partitions(),
+            failed_topics: self.failed_topics.clone(),
+            events: self.engine.events(),
+            brokers: self.engine.brokers(),
+            last_error: self.last_error.clone(),
+        }
+    }
+}
+
+async fn saved(
+    saving: &mut Option<JoinHandle<Result<Vec<(TopicPartition, i64)>, StoreError>>>,
+) -> Result<Vec<(TopicPartition, i64)>, StoreError> {
+    match saving {
+        Some(task) => task.await.unwrap_or(Err(StoreError::Closed)),
+        None => std::future::pending().await,
+    }
+}
+
+async fn init_producer(target: &Cluster) -> Result<(i64, i16), String> {
+    let request =
+        InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000);
+    let answer = target.call(Node::Any, &request).await.map_err(|error| error.chain())?.response;
+    match kafka_protocol::ResponseError::try_from_code(answer.error_code) {
+        None => Ok((answer.producer_id.0, answer.producer_epoch)),
+        Some(error) => Err(format!("{error:?}")),
+    }
+}
+
+fn rewritten(job: &RewriteJob) -> Rewritten {
+    match job.magic {
+        Magic::V2 => record::rewrite(&job.batch, &job.settings),
+        Magic::V0 | Magic::V1 => record::convert(&job.batch, &job.settings),
+    }
+}
+
+fn engine_settings(settings: &FlowSettings, retry_backoff: Backoff) -> EngineSettings {
+    EngineSettings {
+        source: settings.source.clone(),
+        target: settings.target.clone(),
+        isolation_level: settings.fetch.isolation_level,
+        batching: settings.batching,
+        on_oversize: settings.on_oversize,
+        max_request_bytes: settings.produce.max_request_bytes,
+        max_in_flight_requests: settings.produce.max_in_flight_requests,
+        lane_window_bytes: LANE_WINDOW_BYTES,
+        // A leader that is not ready right after CreateTopics is asked again within milliseconds.
+        retry_backoff: Backoff {
+            initial: retry_backoff.initial.min(Duration::from_millis(10)),
+            max: retry_backoff.max,
+        },
+        stopped_backoff: Backoff::millis(30_000, 300_000),
+        decompressed_bytes_max: DECOMPRESSED_BYTES_MAX,
+    }
+}

@@ -1,0 +1,65 @@
+//! All flows of a process, and the clusters that they share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::flow::Flow;
+use super::settings::ProcessSettings;
+use super::status::ReplicatorStatus;
+use crate::client::Cluster;
+use crate::seam::Seam;
+
+/// A running replicator.
+pub struct Replicator {
+    seam: Seam,
+    budget: Arc<Budget>,
+    flows: Vec<Flow>,
+}
+
+impl Replicator {
+    /// Starts every flow of `settings`.
+    pub fn start(seam: Seam, settings: ProcessSettings) -> Replicator {
+        let budget = Arc::new(Budget::new(settings.memory_budget_bytes));
+        let clusters: BTreeMap<Arc<str>, Cluster> = settings
+            .clusters
+            .into_iter()
+            .map(|(alias, settings)| (alias, Cluster::new(seam.clone(), settings)))
+            .collect();
+        let mut flows = Vec::new();
+        for flow in settings.flows {
+            let (Some(source), Some(target)) = (clusters.get(&flow.source), clusters.get(&flow.target))
+            else {
+                tracing::error!(source = %flow.source, target = %flow.target, "a flow names a cluster without settings");
+                continue;
+            };
+            let (source, target, budget) = (source.clone(), target.clone(), budget.clone());
+            flows.push(Flow::start(&seam, flow, source, target, budget, settings.takeover_timeout));
+        }
+        Replicator { seam, budget, flows }
+    }
+
+    /// Everything at this moment.
+    pub async fn status(&self) -> ReplicatorStatus {
+        let mut status = ReplicatorStatus {
+            now_ms: self.seam.now_ms(),
+            budget_bytes: self.budget.limit_bytes() as u64,
+            budget_used_bytes: self.budget.used_bytes() as u64,
+            flows: Vec::new(),
+        };
+        for flow in &self.flows {
+            status.flows.extend(flow.status().await);
+        }
+        status
+    }
+
+    /// Stops in order: no more fetches, what is in flight is acknowledged, positions are stored.
+    pub async fn stop(self) {
+        for flow in &self.flows {
+            flow.stop().await;
+        }
+        for flow in self.flows {
+            flow.ended().await;
+        }
+    }
+}
