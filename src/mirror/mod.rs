@@ -7,11 +7,13 @@ mod budget;
 pub mod control;
 mod engine;
 mod filter;
+mod flow;
 mod java_regex;
 pub mod lease;
 mod offset_map;
 mod plan;
 mod policy;
+mod replicator;
 mod settings;
 pub mod start;
 pub mod state;
@@ -22,6 +24,7 @@ mod window;
 
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use policy::{Compat, PolicyKind, ReplicationPolicy, Selection, kmirror_topic, offsets_topic, selects};
+pub use replicator::Replicator;
 pub use settings::{
     Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
     OnOversize, OnSourceReset, ProcessSettings, ReplicationFactor, topics_exclude_default,

@@ -6,7 +6,7 @@ use super::super::append::{Cargo, Covers, Origin, Part};
 use super::super::plan::{AbortedFilter, Plan, SkipReason, plan};
 use super::super::status::{EventKind, RewriteReason};
 use super::super::window::EntryId;
-use super::{Command, Engine, Item, RewriteJob, SourceState, Watermarks, Working, WorkingKind};
+use super::{Command, Engine, Item, Notice, RewriteJob, SourceState, Watermarks, Working, WorkingKind};
 use crate::client::{FetchEvent, Fetched, FetchedBatch, IsolationLevel, PartitionKey, TargetKey};
 use crate::mirror::OnOversize;
 use crate::record::{self, BatchHeader, Magic, Piece, RewriteSettings};
@@ -120,6 +120,10 @@ impl Engine {
         let position = source.window.next_offset();
         let filter = source.filter.as_mut().expect("on_fetched made a filter before it took the first batch");
         let verdict = filter.judge(&header, &batch.bytes, isolation);
+        if header.attributes.is_transactional() {
+            self.note_transactional(key);
+        }
+        let source = &mut self.sources[key.0 as usize];
         match plan(&header, verdict, position, &limits) {
             Plan::Skip(SkipReason::BelowPosition) => {}
             Plan::Skip(_) => {
@@ -130,6 +134,21 @@ impl Engine {
             Plan::Rewrite(reason) => self.rewrite(key, target, header.next_offset(), reason, batch),
         }
         Ok(())
+    }
+
+    /// Under read_uncommitted, aborted records are copied as if they were committed: said once.
+    fn note_transactional(&mut self, key: PartitionKey) {
+        if self.settings.isolation_level == IsolationLevel::ReadUncommitted && !self.said_transactional {
+            self.said_transactional = true;
+            let source = &self.sources[key.0 as usize];
+            let message = format!(
+                "holds transactions, and isolation.level is read_uncommitted: records of aborted transactions are copied \
+                 like any others; set {}.consumer.isolation.level = read_committed to leave them out",
+                self.settings.source
+            );
+            let notice = Notice { topic: source.topic.clone(), partition: source.partition, message };
+            self.commands.push(Command::Log(notice));
+        }
     }
 
     /// A message of magic 0 or 1: the offset in front of it is that of its last (or only) record.
@@ -155,7 +174,7 @@ impl Engine {
 
     fn forward(&mut self, key: PartitionKey, target: TargetKey, header: &BatchHeader, batch: FetchedBatch) {
         let bytes = batch.bytes.len();
-        self.charge(bytes);
+        self.charge(key, bytes);
         let source = &mut self.sources[key.0 as usize];
         let entry = source.window.push(header.next_offset(), bytes);
         let part = Part {
@@ -185,7 +204,7 @@ impl Engine {
         batch: FetchedBatch,
     ) {
         let bytes = batch.bytes.len();
-        self.charge(bytes);
+        self.charge(key, bytes);
         let batch_bytes_max = self.targets[target.0 as usize].limits.max_message_bytes;
         let source = &mut self.sources[key.0 as usize];
         let start_offset = source.window.next_offset();
@@ -299,7 +318,7 @@ impl Engine {
                 Some(last) => last.covers = Covers::Entry,
                 None => {
                     let freed = self.sources[key.0 as usize].window.done(entry, None);
-                    self.release(freed);
+                    self.release(key, freed);
                 }
             }
         }
@@ -340,7 +359,7 @@ impl Engine {
             }
             None => window.rewind_to(part.entry),
         };
-        self.release(freed);
+        self.release(key, freed);
         self.place_cargos(target, place, cargos);
         self.stop_source(key, "oversize", message, Some(self.settings.stopped_backoff.max));
     }

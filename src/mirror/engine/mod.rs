@@ -153,9 +153,11 @@ pub struct Engine {
     commands: Vec<Command>,
     alive_bytes: usize,
     stuck: BTreeSet<TargetKey>,
+    stuck_bytes: usize,
     renewing: BTreeSet<TargetKey>,
     paused_since: Option<Duration>,
     draining: bool,
+    said_transactional: bool,
     events: VecDeque<Event>,
     stopped_sources: BTreeMap<PartitionKey, Option<Duration>>,
     now_ms: i64,
@@ -182,6 +184,7 @@ struct Source {
     counters: Counters,
     failures: u32,
     refetches: u32,
+    retry_at: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -230,6 +233,7 @@ struct Target {
     sources: Vec<PartitionKey>,
     stopped: Option<Stopped>,
     stops: u32,
+    resend_at: Option<Duration>,
     last_refusal: Option<String>,
 }
 
@@ -311,9 +315,11 @@ impl Engine {
             commands: Vec::new(),
             alive_bytes: 0,
             stuck: BTreeSet::new(),
+            stuck_bytes: 0,
             renewing: BTreeSet::new(),
             paused_since: None,
             draining: false,
+            said_transactional: false,
             events: VecDeque::new(),
             stopped_sources: BTreeMap::new(),
             now_ms: 0,
@@ -361,6 +367,7 @@ impl Engine {
             counters: Counters::default(),
             failures: 0,
             refetches: 0,
+            retry_at: None,
         });
         key
     }
@@ -376,7 +383,7 @@ impl Engine {
         source.last_fetched_epoch = -1;
         source.filter = None;
         source.state = SourceState::Waiting;
-        self.release(freed);
+        self.release(key, freed);
         self.fetch(key);
         self.regulate(now);
     }
@@ -419,7 +426,10 @@ impl Engine {
         if matches!(source.state, SourceState::Fetching(_)) {
             self.leave_session(key);
         }
-        self.timers.remove_retry(key);
+        let retry = self.sources[key.0 as usize].retry_at.take();
+        if let Some(at) = retry {
+            self.timers.remove(&(at, Timer::RetrySource(key)));
+        }
         self.fetch(key);
         self.regulate(now);
     }
@@ -498,7 +508,10 @@ impl Engine {
             }
             self.timers.pop_first();
             match timer {
-                Timer::Resend(key) => self.act(key, now),
+                Timer::Resend(key) => {
+                    self.targets[key.0 as usize].resend_at = None;
+                    self.act(key, now);
+                }
                 Timer::RetryTarget(key) => self.retry_target(key, now),
                 Timer::RetrySource(key) => self.retry_source(key),
                 Timer::Throttled(_) => {}
@@ -537,6 +550,7 @@ impl Engine {
                 sources: Vec::new(),
                 stopped: None,
                 stops: 0,
+                resend_at: None,
                 last_refusal: None,
             });
             self.targets.len() - 1
@@ -609,12 +623,18 @@ impl Engine {
         self.commands.push(Command::Log(Notice { topic, partition, message }));
     }
 
-    fn charge(&mut self, bytes: usize) {
+    fn charge(&mut self, key: PartitionKey, bytes: usize) {
+        if self.stuck.contains(&self.sources[key.0 as usize].target) {
+            self.stuck_bytes += bytes;
+        }
         self.alive_bytes += bytes;
         self.budget.charge(bytes);
     }
 
-    fn release(&mut self, bytes: usize) {
+    fn release(&mut self, key: PartitionKey, bytes: usize) {
+        if self.stuck.contains(&self.sources[key.0 as usize].target) {
+            self.stuck_bytes -= bytes;
+        }
         self.alive_bytes -= bytes;
         self.budget.release(bytes);
     }
@@ -623,16 +643,5 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.budget.release(self.alive_bytes);
-    }
-}
-
-/// Timers are a set ordered by time, so that the same events always fire in the same order.
-trait Timers {
-    fn remove_retry(&mut self, key: PartitionKey);
-}
-
-impl Timers for BTreeSet<(Duration, Timer)> {
-    fn remove_retry(&mut self, key: PartitionKey) {
-        self.retain(|&(_, timer)| timer != Timer::RetrySource(key));
     }
 }

@@ -299,7 +299,7 @@ impl Engine {
                     }
                 };
                 source.counters.bytes += freed as u64;
-                self.release(freed);
+                self.release(part.source, freed);
             }
             downstream = next;
         }

@@ -25,8 +25,11 @@ impl Engine {
             .is_some_and(|lane| lane.connection.is_some());
         let draining = target.append.as_ref().is_none_or(|append| append.is_draining());
         if target.stopped.is_some() || draining || !connected {
-            self.stuck.insert(key);
+            if self.stuck.insert(key) {
+                self.stuck_bytes += self.bytes_of(key);
+            }
         } else if self.stuck.remove(&key) {
+            self.stuck_bytes -= self.bytes_of(key);
             self.unhold(key);
         }
     }
@@ -101,15 +104,14 @@ impl Engine {
         dropped_jobs.iter().for_each(|job| drop(self.jobs.remove(job)));
         if let Some(entry) = earliest {
             let freed = self.sources[key.0 as usize].window.rewind_to(entry);
-            self.release(freed);
+            self.release(key, freed);
         }
     }
 
     /// Pauses or resumes reading.
     pub(super) fn regulate(&mut self, now: Duration) {
         self.arm_stopped(now);
-        let stuck_bytes: usize = self.stuck.iter().map(|key| self.bytes_of(*key)).sum();
-        let flowing = self.alive_bytes.saturating_sub(stuck_bytes);
+        let flowing = self.alive_bytes.saturating_sub(self.stuck_bytes);
         let lanes = self.fetch_lanes.len().max(1);
         let high = self.settings.lane_window_bytes * lanes;
         let limit = if self.paused_since.is_some() { high / 4 * 3 } else { high };

@@ -33,8 +33,10 @@ impl Engine {
         if failures > 0 {
             self.commands.push(Command::RefreshTarget);
         }
-        if !self.timers.iter().any(|&(_, timer)| timer == Timer::Resend(key)) {
+        let target = &mut self.targets[key.0 as usize];
+        if target.resend_at.is_none() {
             let delay = self.settings.retry_backoff.delay(failures, spread(key.0, failures));
+            target.resend_at = Some(now + delay);
             self.timers.insert((now + delay, Timer::Resend(key)));
         }
     }
@@ -144,7 +146,7 @@ impl Engine {
                     0
                 }
             };
-            self.release(freed);
+            self.release(part.source, freed);
             self.push_event(
                 part.source,
                 EventKind::Skipped { offset: part.upstream, reason: reason.clone() },
@@ -336,8 +338,16 @@ impl Engine {
         self.stop_source(key, reason, message, None);
     }
 
+    fn retry_later(&mut self, key: PartitionKey, at: Duration) {
+        if let Some(before) = self.sources[key.0 as usize].retry_at.replace(at) {
+            self.timers.remove(&(before, Timer::RetrySource(key)));
+        }
+        self.timers.insert((at, Timer::RetrySource(key)));
+    }
+
     pub(super) fn retry_source(&mut self, key: PartitionKey) {
-        let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
+        let source = &mut self.sources[key.0 as usize];
+        source.retry_at = None;
         if let SourceState::Stopped(_) = source.state {
             source.state = SourceState::Waiting;
         }
@@ -368,7 +378,7 @@ impl Engine {
             _ => {
                 let failures = source.failures - 1;
                 let delay = self.settings.retry_backoff.delay(failures, spread(key.0, failures));
-                self.timers.insert((now + delay, Timer::RetrySource(key)));
+                self.retry_later(key, now + delay);
                 self.commands.push(Command::RefreshSource);
             }
         }
@@ -396,7 +406,7 @@ impl Engine {
             self.stop_source(key, "damaged", message, Some(self.settings.stopped_backoff.max));
         } else {
             let delay = self.settings.retry_backoff.delay(source.refetches, spread(key.0, source.refetches));
-            self.timers.insert((now + delay, Timer::RetrySource(key)));
+            self.retry_later(key, now + delay);
         }
         self.arm_stopped(now);
     }
@@ -405,7 +415,7 @@ impl Engine {
     pub(super) fn arm_stopped(&mut self, now: Duration) {
         for (key, retry) in std::mem::take(&mut self.stopped_sources) {
             if let Some(delay) = retry {
-                self.timers.insert((now + delay, Timer::RetrySource(key)));
+                self.retry_later(key, now + delay);
             }
         }
     }
