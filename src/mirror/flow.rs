@@ -107,7 +107,7 @@ struct Owner {
     failed_topics: BTreeMap<Arc<str>, String>,
     discovered: bool,
     saved: BTreeMap<TopicPartition, i64>,
-    saving: Option<JoinHandle<Result<Vec<(TopicPartition, i64)>, StoreError>>>,
+    saving: Option<JoinHandle<Saved>>,
     last_error: Option<String>,
     lanes: Lanes,
     producers: mpsc::UnboundedReceiver<(i64, i16)>,
@@ -119,6 +119,8 @@ struct Owner {
 }
 
 type Rewritten = Result<Vec<Piece>, record::Error>;
+/// The partitions whose upstream positions a save has stored.
+type Saved = Result<Vec<(TopicPartition, i64)>, StoreError>;
 
 /// Lanes by broker, and what they say.
 struct Lanes {
@@ -158,7 +160,7 @@ enum Wake {
     Rewritten(u64, Rewritten),
     Producer(i64, i16),
     View,
-    Saved(Result<Vec<(TopicPartition, i64)>, StoreError>),
+    Saved(Saved),
     Fetch(LaneId, FetchEvent),
     Flush,
     Timer,
@@ -573,7 +575,7 @@ impl Owner {
         self.saving = Some(self.seam.spawn(async move { store.save(records).await.map(|()| moved) }));
     }
 
-    fn on_saved(&mut self, result: Result<Vec<(TopicPartition, i64)>, StoreError>) {
+    fn on_saved(&mut self, result: Saved) {
         self.saving = None;
         match result {
             Ok(moved) => self.saved.extend(moved),
@@ -630,9 +632,7 @@ impl Owner {
     }
 }
 
-async fn saved(
-    saving: &mut Option<JoinHandle<Result<Vec<(TopicPartition, i64)>, StoreError>>>,
-) -> Result<Vec<(TopicPartition, i64)>, StoreError> {
+async fn saved(saving: &mut Option<JoinHandle<Saved>>) -> Saved {
     match saving {
         Some(task) => task.await.unwrap_or(Err(StoreError::Closed)),
         None => std::future::pending().await,

@@ -101,7 +101,9 @@ impl Engine {
             !drop
         });
         self.targets[target.0 as usize].queue_bytes -= dropped_bytes;
-        dropped_jobs.iter().for_each(|job| drop(self.jobs.remove(job)));
+        for job in dropped_jobs {
+            self.jobs.remove(&job);
+        }
         if let Some(entry) = earliest {
             let freed = self.sources[key.0 as usize].window.rewind_to(entry);
             self.release(key, freed);
