@@ -54,7 +54,8 @@ fn arrows_point_down_only() {
                     continue;
                 }
                 for (other, _) in ROOMS {
-                    let used = line.contains(&format!("crate::{other}::")) || line.contains(&format!("crate::{other};"));
+                    let used = line.contains(&format!("crate::{other}::"))
+                        || line.contains(&format!("crate::{other};"));
                     if used && other != room && !below.contains(&other) {
                         wrong.insert(format!("{}:{}: {room} uses {other}", path.display(), number + 1));
                     }
