@@ -1,1 +1,3 @@
-//! cli
+//! Commands, exit codes, progress, wording for people.
+
+pub mod demo;

@@ -1,0 +1,88 @@
+//! The demo's traffic and its comparer against embedded clusters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::compare::{Comparison, Reader, Rule, Side, compare_topic};
+use super::plan::{Appears, COMPACTED, TOPICS};
+use super::traffic::{Traffic, TrafficSettings};
+use crate::broker::{EmbeddedCluster, Settings};
+use crate::client::{self, Cluster};
+use crate::net::HostPort;
+use crate::seam::Seam;
+
+async fn cluster(seed: u64) -> (Arc<EmbeddedCluster>, Cluster) {
+    let settings = Settings { brokers: 3, seed, ..Settings::default() };
+    let embedded = EmbeddedCluster::start(Seam::real(), settings).await.unwrap();
+    let servers = (1..=3).map(|id| {
+        let address = embedded.address(id).unwrap();
+        HostPort { host: address.ip().to_string(), port: address.port() }
+    });
+    let cluster = Cluster::new(Seam::real(), client::Settings::new("A", servers.collect()));
+    (Arc::new(embedded), cluster)
+}
+
+async fn compared(source: Reader<'_>, target: Reader<'_>, topic: &str, rule: Rule) -> Comparison {
+    let side = |reader| Side { reader, topic: Arc::from(topic) };
+    compare_topic(&side(source), &side(target), rule).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_reader_finds_exactly_the_committed_records() {
+    let (embedded, cluster) = cluster(1).await;
+    let settings =
+        TrafficSettings { rate: 3_000, half_way: Duration::from_millis(300), replication_factor: 3, seed: 1 };
+    let prepared = Traffic::prepare(&cluster, &embedded, settings).await.unwrap();
+    let mut traffic = prepared.start(&Seam::real(), &cluster, embedded.clone());
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!traffic.has_ended());
+    traffic.stop().await.unwrap();
+    let mut aborted = 0;
+    for (plan, written) in traffic.written() {
+        let (wire, logs) = (Reader::Wire(cluster.clone()), Reader::Logs(&embedded));
+        assert_eq!(
+            wire.partitions(&Arc::from(plan.name)).await.unwrap(),
+            plan.grows_to.unwrap_or(plan.partitions)
+        );
+        let comparison = compared(wire, logs, plan.name, Rule::Exact).await;
+        assert_eq!(comparison.differences, Vec::<String>::new());
+        assert!(comparison.records > 0, "{}", plan.name);
+        if plan.name == COMPACTED {
+            assert!(comparison.records < written.records());
+        } else {
+            assert_eq!(comparison.records, written.records(), "{}", plan.name);
+        }
+        aborted += written.aborted();
+    }
+    assert!(aborted > 0);
+    assert_eq!(embedded.violations(), []);
+    assert_eq!(TOPICS.iter().filter(|plan| plan.appears == Appears::HalfWay).count(), 1);
+}
+
+#[tokio::test]
+async fn a_topic_that_lost_a_record_is_not_equal() {
+    let (a, _) = cluster(1).await;
+    let (b, _) = cluster(2).await;
+    for (cluster, values) in [(&a, ["x", "y", "z"]), (&b, ["x", "z", "z"])] {
+        cluster.create_topic("t", 2, 1, &[]).unwrap();
+        for value in values {
+            append(cluster, value);
+        }
+    }
+    let comparison = compared(Reader::Logs(&a), Reader::Logs(&b), "t", Rule::Exact).await;
+    assert_eq!(comparison.records, 1);
+    let [difference] = &comparison.differences[..] else { panic!("{comparison:?}") };
+    assert!(difference.starts_with("t-1: after 1 equal records the values differ"), "{difference}");
+}
+
+fn append(cluster: &EmbeddedCluster, value: &'static str) {
+    use crate::broker::log::{Origin, Verification};
+    use crate::record::{BatchBuilder, BatchOptions, Codec, RecordData};
+    let mut builder = BatchBuilder::new(BatchOptions::new(Codec::None));
+    builder.push(&RecordData { timestamp: 1, value: Some(value.into()), ..RecordData::default() }).unwrap();
+    let batch = builder.build().unwrap();
+    let append = |log: &mut crate::broker::log::PartitionLog| {
+        log.append(1, 0, &batch, Origin::Client(Verification::Missing)).unwrap();
+    };
+    cluster.log("t", 1, append).unwrap();
+}
