@@ -1,0 +1,169 @@
+//! `/status`: the whole state as JSON, and `/readyz` in one word per flow.
+
+use serde_json::{Map, Value, json};
+
+use super::metrics::state_word;
+use crate::mirror::status::{
+    BrokerStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus, ReplicatorStatus, RewriteReason,
+};
+
+/// The document at `/status`. Offsets are numbers, times are milliseconds since the epoch; what is not known is null.
+pub fn status(status: &ReplicatorStatus) -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "now_ms": status.now_ms,
+        "memory": { "budget_bytes": status.budget_bytes, "used_bytes": status.budget_used_bytes },
+        "flows": status.flows.iter().map(flow).collect::<Vec<Value>>(),
+    })
+}
+
+/// Why the process is not ready, one line for each flow that is not; empty when it is. A stopped partition or a failed
+/// topic is for `/status` and metrics: it must not take the others out of service.
+pub fn unready(status: &ReplicatorStatus) -> String {
+    let mut lines = String::new();
+    for flow in &status.flows {
+        if !matches!(flow.state, FlowState::Running | FlowState::Standby) {
+            let why = detail(&flow.state).or_else(|| flow.last_error.clone());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            lines.push_str(&format!(
+                "{}->{} is {}{why}\n",
+                flow.source,
+                flow.target,
+                state_word(&flow.state)
+            ));
+        }
+    }
+    lines
+}
+
+fn detail(state: &FlowState) -> Option<String> {
+    match state {
+        FlowState::WaitingForMirrorMaker { group, members } => {
+            Some(format!("MirrorMaker's group {group} has {members} members"))
+        }
+        FlowState::Failed(reason) => Some(reason.clone()),
+        _ => None,
+    }
+}
+
+fn flow(flow: &FlowStatus) -> Value {
+    let mut topics: Map<String, Value> = Map::new();
+    for ((topic, number), partition) in &flow.partitions {
+        let entry = topics
+            .entry(topic.to_string())
+            .or_insert_with(|| json!({ "remote_topic": &*partition.remote_topic, "partitions": {} }));
+        entry["partitions"][number.to_string()] = self::partition(partition);
+    }
+    let failed: Map<String, Value> =
+        flow.failed_topics.iter().map(|(topic, reason)| (topic.to_string(), json!(reason))).collect();
+    json!({
+        "source": &*flow.source,
+        "target": &*flow.target,
+        "state": state_word(&flow.state),
+        "detail": detail(&flow.state),
+        "last_error": flow.last_error,
+        "lag_offsets": flow.partitions.values().filter_map(PartitionStatus::lag).sum::<i64>(),
+        "topics": topics,
+        "failed_topics": failed,
+        "events": flow.events.iter().map(event).collect::<Vec<Value>>(),
+        "brokers": flow.brokers.iter().map(|((cluster, id), state)| broker(cluster, *id, state)).collect::<Vec<Value>>(),
+    })
+}
+
+fn partition(partition: &PartitionStatus) -> Value {
+    let counters = &partition.counters;
+    let rewritten: Map<String, Value> = RewriteReason::ALL
+        .iter()
+        .zip(counters.batches_rewritten)
+        .filter(|&(_, count)| count > 0)
+        .map(|(reason, count)| (reason.name().to_owned(), json!(count)))
+        .collect();
+    let stopped = partition.stopped.as_ref().map(|stopped| {
+        json!({
+            "reason": stopped.reason,
+            "message": stopped.message,
+            "since_ms": stopped.since_ms,
+            "retry_ms": stopped.retry_ms,
+        })
+    });
+    json!({
+        "position": partition.position,
+        "downstream": partition.downstream,
+        "lag_offsets": partition.lag(),
+        "high_watermark": partition.high_watermark,
+        "last_stable_offset": partition.last_stable_offset,
+        "log_start_offset": partition.log_start_offset,
+        "blocked_by_transaction_since_ms": partition.blocked_by_transaction_since_ms,
+        "replicated_timestamp_ms": partition.replicated_timestamp_ms,
+        "stopped": stopped,
+        "records": counters.records,
+        "bytes": counters.bytes,
+        "batches": {
+            "verbatim": counters.batches_verbatim,
+            "merged": counters.batches_merged,
+            "rewritten": rewritten,
+            "skipped": counters.batches_skipped,
+        },
+        "records_skipped": counters.records_skipped,
+        "resends": counters.resends,
+    })
+}
+
+fn event(event: &Event) -> Value {
+    let place = json!({ "at_ms": event.at_ms, "topic": &*event.topic, "partition": event.partition });
+    let what = match &event.kind {
+        EventKind::Gap { from, to, reason } => {
+            json!({ "kind": "gap", "from": from, "to": to, "reason": reason })
+        }
+        EventKind::Skipped { offset, reason } => {
+            json!({ "kind": "skipped", "offset": offset, "reason": reason })
+        }
+    };
+    match (place, what) {
+        (Value::Object(mut place), Value::Object(what)) => {
+            place.extend(what);
+            Value::Object(place)
+        }
+        (place, _) => place,
+    }
+}
+
+fn broker(cluster: &str, id: i32, broker: &BrokerStatus) -> Value {
+    json!({
+        "cluster": cluster,
+        "broker": id,
+        "connected": broker.connected,
+        "disconnects": broker.disconnects,
+        "throttle_ms": broker.throttle_ms,
+        "last_error": broker.last_error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example;
+    use super::*;
+
+    #[test]
+    fn the_document_of_an_example() {
+        let text = serde_json::to_string_pretty(&status(&example::status())).unwrap() + "\n";
+        let wanted = include_str!("testdata/status.json").replace("$VERSION", env!("CARGO_PKG_VERSION"));
+        assert_eq!(text, wanted, "if the change is meant, replace testdata/status.json");
+    }
+
+    #[test]
+    fn readiness_is_a_matter_of_flows() {
+        let mut status = example::status();
+        let wanted = "B->A is waiting_for_mirrormaker: MirrorMaker's group B-mm2 has 2 members\n";
+        assert_eq!(unready(&status), wanted);
+        for (state, line) in [
+            (FlowState::Running, ""),
+            (FlowState::Standby, ""),
+            (FlowState::Starting, "B->A is starting: cluster A: no broker answers\n"),
+            (FlowState::Failed("x".to_owned()), "B->A is failed: x\n"),
+        ] {
+            status.flows[1].state = state;
+            assert_eq!(unready(&status), line);
+        }
+    }
+}
