@@ -4,9 +4,14 @@
 mod example;
 pub mod json;
 mod metrics;
+mod progress;
 mod server;
 mod settings;
+mod table;
+pub mod units;
 
 pub use metrics::Metrics;
+pub use progress::{Meter, Progress, Totals};
 pub use server::{ListenError, listen, serve};
 pub use settings::{AdminListen, Settings};
+pub use table::{Screen, Table};
