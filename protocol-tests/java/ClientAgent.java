@@ -60,6 +60,7 @@ final class ClientAgent {
             case "hello": return "hello";
             case "producer.open": return PRODUCERS.open(arguments);
             case "producer.run": return PRODUCERS.run(arguments);
+            case "latency": return Latency.measure(arguments);
             case "producer.load": return PRODUCERS.load(arguments);
             case "producer.close": return PRODUCERS.close(arguments);
             case "group.join": return MEMBERS.join(arguments);

@@ -85,13 +85,16 @@ impl Kmirror {
 }
 
 fn build() -> Result<PathBuf> {
-    // The same features as the test run, so that no dependency is built twice.
+    let test = std::env::current_exe().map_err(|error| HarnessError::io("the test's own path", error))?;
+    let optimized = test.components().any(|part| part.as_os_str() == "release").then_some("--release");
+    // The same profile and features as the test run, so that no dependency is built twice.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Program::new(cargo)
-        .args(["build", "--quiet", "--workspace", "--bin", "kmirror", "--manifest-path"])
+        .args(["build", "--quiet", "--workspace", "--bin", "kmirror"])
+        .args(optimized)
+        .arg("--manifest-path")
         .arg(workspace().join("Cargo.toml"))
         .run("cargo build --bin kmirror")?;
-    let test = std::env::current_exe().map_err(|error| HarnessError::io("the test's own path", error))?;
     // target/debug/deps/TEST -> target/debug/kmirror
     let binary = test.ancestors().nth(2).map(|folder| folder.join("kmirror"));
     binary.filter(|path| path.exists()).ok_or_else(|| HarnessError::Missing {

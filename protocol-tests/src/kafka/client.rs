@@ -4,6 +4,7 @@
 
 use super::agent::Agent;
 use super::jars::{KafkaJars, create_folder, locked_file, remove_folder, rename};
+use crate::compare::Side;
 use crate::process::Program;
 use crate::records::{ReadRecord, TestRecord, malformed};
 use crate::{Result, workspace};
@@ -223,6 +224,25 @@ impl Client {
             "records": load.records, "record_bytes": load.record_bytes,
         });
         self.agent.call_within("producer.load", arguments, LOAD_TIMEOUT).map(drop)
+    }
+
+    /// Sends records at a steady rate and reads them on both sides (Java only); gives, per record, how long after its
+    /// sending it was read at the source and at the target. Both topics must exist; partition 0 is used.
+    pub fn latency(
+        &self,
+        source: Side<'_>,
+        target: Side<'_>,
+        records: u32,
+        per_second: u32,
+    ) -> Result<Vec<[Duration; 2]>> {
+        let arguments = json!({
+            "source": source.bootstrap, "topic": source.topic, "target": target.bootstrap, "remote": target.topic,
+            "records": records, "rate": per_second,
+        });
+        let result = self.agent.call_within("latency", arguments, LOAD_TIMEOUT)?;
+        let list = result.as_array().ok_or_else(|| malformed("latencies", &result))?;
+        let nanos = |value: &Value| Duration::from_nanos(value.as_u64().unwrap_or_default());
+        Ok(list.iter().map(|pair| [nanos(&pair[0]), nanos(&pair[1])]).collect())
     }
 
     /// Reads a topic from its start to the end that it has now, in partition and offset order.

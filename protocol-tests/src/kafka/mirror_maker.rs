@@ -29,6 +29,13 @@ pub struct MirrorMaker {
 impl MirrorMaker {
     /// Starts it with the given file text and JVM options, and returns when it says that it has started.
     pub fn start(properties: &str, jvm_options: &[&str]) -> Result<MirrorMaker> {
+        let mut started = MirrorMaker::spawn(properties, jvm_options)?;
+        started.process.wait_ready(START_TIMEOUT, |log| log.contains("Kafka MirrorMaker started"))?;
+        Ok(started)
+    }
+
+    /// The same without waiting.
+    pub fn spawn(properties: &str, jvm_options: &[&str]) -> Result<MirrorMaker> {
         let jars = KafkaJars::get(KafkaVersion::CURRENT)?;
         let folder = ScratchFolder::new("mm2")?;
         let (file, logging) = (folder.path().join("mm2.properties"), folder.path().join("log4j2.properties"));
@@ -39,8 +46,7 @@ impl MirrorMaker {
         let mut options: Vec<&str> = jvm_options.to_vec();
         options.push(&logging);
         let program = jars.java(&options, None, "org.apache.kafka.connect.mirror.MirrorMaker").arg(&file);
-        let mut process = Supervised::start("MirrorMaker 2", program, &folder.path().join("mm2.log"))?;
-        process.wait_ready(START_TIMEOUT, |log| log.contains("Kafka MirrorMaker started"))?;
+        let process = Supervised::start("MirrorMaker 2", program, &folder.path().join("mm2.log"))?;
         Ok(MirrorMaker { process, _folder: folder })
     }
 

@@ -1,0 +1,82 @@
+//! What cannot be seen in a bulk copy: the latency that a mirror adds, and what an idle one costs.
+
+use crate::measure::{Bench, Copier, wait_first};
+use protocol_tests::Result;
+use protocol_tests::compare::Side;
+use protocol_tests::flow::FlowFile;
+use protocol_tests::kafka::{Isolation, MirrorMaker};
+use protocol_tests::mirror::Kmirror;
+use protocol_tests::records::TestRecord;
+use std::time::Duration;
+
+const RECORDS: u32 = 2_000;
+const RECORDS_PER_SECOND: u32 = 100;
+const IDLE: Duration = Duration::from_secs(20);
+const IDLE_TOPICS: usize = 10;
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Added latency at 100 records/s, of kmirror and of MirrorMaker 2.
+pub(crate) fn print_latency(bench: &Bench) -> Result<()> {
+    println!("\nadded latency at {RECORDS_PER_SECOND} records/s, ms");
+    let flow = prepared(bench, "latency-kmirror")?;
+    let mut kmirror = Kmirror::start(&["run"], flow.text())?;
+    print_latency_of(bench, Copier::Kmirror, &flow, "latency-kmirror")?;
+    kmirror.stop(TIMEOUT)?;
+    let flow = prepared(bench, "latency-mm2")?;
+    let mirror_maker = MirrorMaker::start(flow.text(), &["-Xmx1g"])?;
+    print_latency_of(bench, Copier::MirrorMaker, &flow, "latency-mm2")?;
+    mirror_maker.kill()
+}
+
+fn prepared(bench: &Bench, topic: &str) -> Result<FlowFile> {
+    bench.pair.source().create_topic(topic, 1, &[])?;
+    bench.pair.java().produce(&bench.pair.a.bootstrap(), topic, &[TestRecord::new("", "first")])?;
+    Ok(bench.pair.flow(&topic.replace('-', "")).topics(topic).single_replicas())
+}
+
+fn print_latency_of(bench: &Bench, mirror: Copier, flow: &FlowFile, topic: &str) -> Result<()> {
+    wait_first(bench.pair, flow, topic)?;
+    let (from, to, remote) = (bench.pair.a.bootstrap(), bench.pair.b.bootstrap(), flow.remote(topic));
+    let source = Side { bootstrap: &from, topic };
+    let target = Side { bootstrap: &to, topic: &remote };
+    // The first hundred warm the clients up.
+    let latencies = bench.pair.java().latency(source, target, RECORDS, RECORDS_PER_SECOND)?.split_off(100);
+    let mut bare: Vec<Duration> = latencies.iter().map(|pair| pair[0]).collect();
+    let mut added: Vec<Duration> = latencies.iter().map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    bare.sort();
+    added.sort();
+    let at = |list: &[Duration], share: usize| list[list.len() * share / 100].as_secs_f64() * 1000.0;
+    println!(
+        "  {}: p50 {:.2}, p99 {:.2}; bare produce + fetch p50 {:.2}, p99 {:.2}; ratio of p50 {:.2}",
+        mirror.name(),
+        at(&added, 50),
+        at(&added, 99),
+        at(&bare, 50),
+        at(&bare, 99),
+        at(&added, 50) / at(&bare, 50)
+    );
+    Ok(())
+}
+
+/// Memory and processor time of a mirror of ten topics in which nothing happens.
+pub(crate) fn print_idle(bench: &Bench) -> Result<()> {
+    let flow = bench.pair.flow("Idle").topics("idle.*");
+    for number in 0..IDLE_TOPICS {
+        let topic = format!("idle{number}");
+        bench.pair.source().create_topic(&topic, 1, &[])?;
+        bench.pair.java().produce(&bench.pair.a.bootstrap(), &topic, &[TestRecord::new("", "first")])?;
+    }
+    let mut kmirror = Kmirror::start(&["run"], flow.text())?;
+    for number in 0..IDLE_TOPICS {
+        bench.pair.wait_equal(&flow, &format!("idle{number}"), Isolation::ReadUncommitted, TIMEOUT)?;
+    }
+    let before = kmirror.usage()?;
+    std::thread::sleep(IDLE);
+    let after = kmirror.usage()?;
+    println!(
+        "\nidle with {IDLE_TOPICS} topics: {:.1} MB resident, {:.2} % of a core",
+        after.resident_bytes as f64 / 1e6,
+        (after.cpu - before.cpu).as_secs_f64() / IDLE.as_secs_f64() * 100.0
+    );
+    kmirror.stop(TIMEOUT).map(drop)
+}
