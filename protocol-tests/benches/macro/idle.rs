@@ -7,12 +7,16 @@ use protocol_tests::flow::FlowFile;
 use protocol_tests::kafka::{Isolation, MirrorMaker};
 use protocol_tests::mirror::Kmirror;
 use protocol_tests::records::TestRecord;
+use protocol_tests::traffic::Traffic;
+use protocol_tests::wait::{Look, wait_for};
 use std::time::Duration;
 
 const RECORDS: u32 = 2_000;
 const RECORDS_PER_SECOND: u32 = 100;
 const IDLE: Duration = Duration::from_secs(20);
 const IDLE_TOPICS: usize = 10;
+const MANY_TOPICS: usize = 1_000;
+const MANY_PARTITIONS: i32 = 3;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Added latency at 100 records/s, of kmirror and of MirrorMaker 2.
@@ -78,5 +82,36 @@ pub(crate) fn print_idle(bench: &Bench) -> Result<()> {
         after.resident_bytes as f64 / 1e6,
         (after.cpu - before.cpu).as_secs_f64() / IDLE.as_secs_f64() * 100.0
     );
+    kmirror.stop(TIMEOUT).map(drop)
+}
+
+/// A thousand topics in which nothing happens, and one that is busy.
+pub(crate) fn print_many(bench: &Bench) -> Result<()> {
+    let pair = bench.pair;
+    for number in 0..MANY_TOPICS {
+        pair.source().create_topic(&format!("many{number}"), MANY_PARTITIONS, &[])?;
+    }
+    pair.source().create_topic("many-busy", 1, &[])?;
+    let flow = pair.flow("Many").topics("many.*");
+    let mut kmirror = Kmirror::start(&["run"], flow.text())?;
+    let traffic =
+        Traffic::start(pair.java(), &pair.a.bootstrap(), "many-busy", 1, 100, Duration::from_millis(10));
+    wait_for("the busy topic", TIMEOUT * 5, || {
+        let end = pair.target_end("Many.many-busy", 0)?;
+        Ok(if end > 1_000 { Look::Done(()) } else { Look::Pending(format!("{end}: {}", kmirror.output())) })
+    })?;
+    let (before, sent_before) = (kmirror.usage()?, traffic.sent());
+    std::thread::sleep(IDLE);
+    let (after, sent) = (kmirror.usage()?, traffic.sent());
+    let lag = sent - pair.target_end("Many.many-busy", 0)?;
+    println!(
+        "\n{MANY_TOPICS} idle topics x {MANY_PARTITIONS} and one with {} records/s: {:.1} MB resident, \
+         {:.2} % of a core, lag {} records",
+        (sent - sent_before) / IDLE.as_secs() as i64,
+        after.resident_bytes as f64 / 1e6,
+        (after.cpu - before.cpu).as_secs_f64() / IDLE.as_secs_f64() * 100.0,
+        lag.max(0)
+    );
+    traffic.stop()?;
     kmirror.stop(TIMEOUT).map(drop)
 }

@@ -42,6 +42,7 @@ fn main() -> Result<()> {
     if options.only.is_none() {
         idle::print_latency(&bench)?;
         idle::print_idle(&bench)?;
+        idle::print_many(&bench)?;
     }
     Ok(())
 }
