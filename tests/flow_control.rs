@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::messages::ApiKey;
 use kmirror::broker::{Effect, EmbeddedCluster, FaultRule, Settings as BrokerSettings, When};
-use kmirror::client::{Cluster, HostPort, IsolationLevel, Settings};
+use kmirror::client::{Cluster, ConfigChange, HostPort, IsolationLevel, Settings};
 use kmirror::mirror::control::{
     Control, ControlCommand, ControlEvent, Granted, PartitionStart, TopicReady, start_control,
 };
@@ -257,9 +257,9 @@ async fn a_topic_that_cannot_be_created_stops_no_other() {
         }
         _ => None,
     };
+    assert_eq!(starts(&owner.ready("t2").await), ["0 at 0"]);
     let reason = owner.wait("failed topic", failed).await;
     assert!(reason.contains("INVALID_REPLICATION_FACTOR"), "{reason}");
-    assert_eq!(starts(&owner.ready("t2").await), ["0 at 0"]);
     owner.wait("another failure", failed).await;
     world.target.create_topic("A.t1", 1, 1, &[]).unwrap();
     assert_eq!(starts(&owner.ready("t1").await), ["0 at 0"]);
@@ -412,4 +412,66 @@ async fn one_process_writes_and_stops_before_the_next_begins() {
     first.granted().await;
     assert!(stopped_at.elapsed() < Duration::from_secs(3), "{:?}", stopped_at.elapsed());
     first.stop().await;
+}
+
+/// Promise F: a broker that is away holds up what it leads, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_does_not_answer_holds_up_only_what_it_leads() {
+    let world = World::new(7).await;
+    world.source.create_topic("t1", 3, 1, &[]).unwrap();
+    // Nobody tells that it is gone: it still leads, and is silent.
+    let Some((Some(away), _)) = world.source.leader("t1", 0) else { panic!("t1-0 has a leader") };
+    world.simulation.set_link("kmirror", world.source.address(away).unwrap(), Link::Silent);
+    let mut owner = world.owner("kmirror", settings());
+    owner.granted().await;
+    let asked_at = Instant::now();
+    let first = starts(&owner.ready("t1").await);
+    assert!(!first.is_empty() && first.len() < 3, "{first:?}");
+    assert!(asked_at.elapsed() < Duration::from_secs(60), "{:?}", asked_at.elapsed());
+    world.source.create_topic("t2", 3, 1, &[]).unwrap();
+    let second = starts(&owner.ready("t2").await);
+    assert_eq!(second.len(), first.len());
+    world.simulation.set_link("kmirror", world.source.address(away).unwrap(), Link::Up(Duration::ZERO));
+    let (mut topics, mut started) = (2, 0);
+    while topics > 0 {
+        let ready = owner
+            .wait("ready topic", |event| match event {
+                ControlEvent::TopicReady(ready) => Some(ready.clone()),
+                _ => None,
+            })
+            .await;
+        started += ready.starts.len();
+        topics -= 1;
+    }
+    assert_eq!(started + first.len() + second.len(), 6);
+    owner.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_that_change_are_told() {
+    let world = World::new(8).await;
+    world.source.create_topic("t1", 1, 1, &[]).unwrap();
+    let mut owner = world.owner("kmirror", settings());
+    assert_eq!(owner.ready("t1").await.limits.max_message_bytes, 1_048_588);
+    let admin = world.client("admin", &world.target, "B");
+    let change = ConfigChange::Set("max.message.bytes".to_owned(), "2000".to_owned());
+    let changed = admin.incremental_alter_configs(&BTreeMap::from([(Arc::from("A.t1"), vec![change])])).await;
+    assert!(changed.unwrap().values().all(Result::is_ok));
+    owner.command(ControlCommand::Discover).await;
+    let ready = owner.ready("t1").await;
+    assert_eq!((ready.limits.max_message_bytes, ready.starts.len()), (2_000, 0));
+    owner.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_refresh_the_topics_of_the_first_round_are_all() {
+    let world = World::new(9).await;
+    world.source.create_topic("t1", 1, 1, &[]).unwrap();
+    let mut owner = world.owner("kmirror", FlowSettings { refresh_topics_interval: None, ..settings() });
+    owner.ready("t1").await;
+    world.source.create_topic("t2", 1, 1, &[]).unwrap();
+    owner.command(ControlCommand::Discover).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    owner.stop().await;
+    assert!(world.target.topics().iter().all(|(name, _)| name != "A.t2"));
 }

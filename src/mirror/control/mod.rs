@@ -15,6 +15,7 @@
 mod registry;
 mod reign;
 mod resolve;
+mod round;
 mod starts;
 mod task;
 

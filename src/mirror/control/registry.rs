@@ -152,6 +152,11 @@ impl Registry {
         })
     }
 
+    /// Both sides of all topics that are ready.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &(TopicRef, TopicRef)> {
+        self.topics.values().filter_map(|entry| entry.ready.as_ref())
+    }
+
     /// The two sides of a topic that is ready.
     pub(super) fn topic(&self, topic: &str) -> Option<&(TopicRef, TopicRef)> {
         self.topics.get(topic)?.ready.as_ref()

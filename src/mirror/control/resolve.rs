@@ -2,16 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::PartitionStart;
 use super::TopicRef;
 use super::starts::decide;
 use super::task::Flow;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
 use crate::client::{Cluster, Each, IsolationLevel, OffsetSpec};
 use crate::mirror::OffsetReset;
 use crate::mirror::start::{EpochEnd, Phase, Rules, SourceLog, TargetLog};
 use crate::mirror::state::records::StateRecord;
 use crate::mirror::state::{Standing, TopicPartition};
+
+/// How long the leaders of a group may take; what is not known then is asked again later.
+const RESOLVE_WITHIN: Duration = Duration::from_secs(3);
 
 /// A partition that needs a start: itself, both sides of its topic, where it stands, and in which phase its flow is.
 pub(super) type Wanted = (TopicPartition, TopicRef, TopicRef, Standing, Phase);
@@ -23,54 +30,118 @@ pub(super) struct Resolved {
     pub(super) records: Vec<StateRecord>,
 }
 
-/// Decides as many of the starts as can be.
+/// Decides as many of the starts as can be. Partitions are asked for by their leaders on both sides, each group for itself,
+/// so that a broker that does not answer holds up nothing but what it leads.
 pub(super) async fn resolve(flow: &Flow, wanted: Vec<Wanted>) -> Resolved {
+    let (source, target) = (flow.source.view(), flow.target.view());
+    let mut groups: BTreeMap<(i32, i32), Vec<Wanted>> = BTreeMap::new();
+    for one in wanted {
+        let (partition, _, remote, ..) = &one;
+        let here = source.leader(&partition.topic, partition.partition);
+        let there = target.leader(&remote.name, partition.partition);
+        if let (Some((here, _)), Some((there, _))) = (here, there) {
+            groups.entry((here, there)).or_default().push(one);
+        }
+    }
+    let tasks: Vec<_> = groups
+        .into_values()
+        .map(|group| {
+            let asked = flow.clone();
+            let work = async move { timeout(RESOLVE_WITHIN, resolve_group(&asked, group)).await };
+            AbortOnDrop(flow.seam.spawn(work))
+        })
+        .collect();
+    let mut resolved = Resolved::default();
+    for mut task in tasks {
+        if let Ok(Ok(group)) = (&mut task.0).await {
+            resolved.starts.extend(group.starts);
+            resolved.records.extend(group.records);
+        }
+    }
+    resolved
+}
+
+async fn resolve_group(flow: &Flow, wanted: Vec<Wanted>) -> Resolved {
     let Flow { source, target, settings, .. } = flow;
-    let rules =
-        Rules { auto_offset_reset: settings.auto_offset_reset, on_source_reset: settings.on_source_reset };
     let partitions: Vec<TopicPartition> = wanted.iter().map(|(partition, ..)| partition.clone()).collect();
     let remotes: Vec<TopicPartition> = wanted
         .iter()
         .filter(|(_, _, _, standing, _)| matches!(standing, Standing::Pair(_)))
-        .map(|(partition, _, remote, ..)| TopicPartition::new(Arc::clone(&remote.name), partition.partition))
+        .map(|(partition, _, remote, ..)| TopicPartition::new(remote.name.clone(), partition.partition))
         .collect();
     let stable = settings.fetch.isolation_level == IsolationLevel::ReadCommitted
         && settings.auto_offset_reset == OffsetReset::Latest;
+    let of_stable: &[TopicPartition] = if stable { &partitions } else { &[] };
+    let uncommitted = IsolationLevel::ReadUncommitted;
     let (starts, ends, stable_ends, remote_ends, epochs) = tokio::join!(
-        offsets(source, &partitions, OffsetSpec::Earliest, IsolationLevel::ReadUncommitted),
-        offsets(source, &partitions, OffsetSpec::Latest, IsolationLevel::ReadUncommitted),
-        async {
-            let of: &[TopicPartition] = if stable { &partitions } else { &[] };
-            offsets(source, of, OffsetSpec::Latest, IsolationLevel::ReadCommitted).await
-        },
-        offsets(target, &remotes, OffsetSpec::Latest, IsolationLevel::ReadUncommitted),
+        offsets(source, &partitions, OffsetSpec::Earliest, uncommitted),
+        offsets(source, &partitions, OffsetSpec::Latest, uncommitted),
+        offsets(source, of_stable, OffsetSpec::Latest, IsolationLevel::ReadCommitted),
+        offsets(target, &remotes, OffsetSpec::Latest, uncommitted),
         epoch_ends(source, &wanted),
     );
-    let mut resolved = Resolved::default();
-    for (partition, source_topic, remote_topic, standing, phase) in wanted {
-        let (Some(&log_start_offset), Some(&high_watermark)) = (starts.get(&partition), ends.get(&partition))
-        else {
-            continue;
+    let said = Said { starts, ends, stable_ends: stable.then_some(stable_ends), remote_ends, epochs };
+    said.decide(flow, wanted)
+}
+
+/// What the leaders said.
+struct Said {
+    starts: BTreeMap<TopicPartition, i64>,
+    ends: BTreeMap<TopicPartition, i64>,
+    /// Only where it makes a difference.
+    stable_ends: Option<BTreeMap<TopicPartition, i64>>,
+    remote_ends: BTreeMap<TopicPartition, i64>,
+    epochs: BTreeMap<TopicPartition, EpochEnd>,
+}
+
+impl Said {
+    fn decide(&self, flow: &Flow, wanted: Vec<Wanted>) -> Resolved {
+        let rules = Rules {
+            auto_offset_reset: flow.settings.auto_offset_reset,
+            on_source_reset: flow.settings.on_source_reset,
         };
-        let end_offset = if stable { stable_ends.get(&partition).copied() } else { Some(high_watermark) };
-        let remote = TopicPartition::new(Arc::clone(&remote_topic.name), partition.partition);
-        let needs_remote = matches!(standing, Standing::Pair(_));
-        let remote_end = if needs_remote { remote_ends.get(&remote).copied() } else { Some(0) };
-        let (Some(end_offset), Some(remote_end)) = (end_offset, remote_end) else { continue };
-        let source = SourceLog {
-            topic_id: source_topic.id,
-            log_start_offset,
+        let now_ms = flow.seam.now_ms();
+        let mut resolved = Resolved::default();
+        for (partition, source_topic, remote_topic, standing, phase) in wanted {
+            let Some(source) = self.source_log(&partition, &source_topic) else { continue };
+            let Some(target) = self.target_log(&partition, &remote_topic, &standing) else { continue };
+            let decided = decide(&partition, &standing, phase, rules, &source, &target, now_ms);
+            resolved.records.extend(decided.records);
+            resolved.starts.push((partition, decided.start));
+        }
+        resolved
+    }
+
+    fn source_log(&self, partition: &TopicPartition, topic: &TopicRef) -> Option<SourceLog> {
+        let high_watermark = *self.ends.get(partition)?;
+        let end_offset = match &self.stable_ends {
+            Some(ends) => *ends.get(partition)?,
+            None => high_watermark,
+        };
+        Some(SourceLog {
+            topic_id: topic.id,
+            log_start_offset: *self.starts.get(partition)?,
             end_offset,
             high_watermark,
-            epoch_end: epochs.get(&partition).copied(),
-        };
-        let target = TargetLog { topic_id: remote_topic.id, end_offset: remote_end };
-        let now_ms = flow.seam.now_ms();
-        let decided = decide(&partition, &standing, phase, rules, &source, &target, now_ms);
-        resolved.records.extend(decided.records);
-        resolved.starts.push((partition, decided.start));
+            epoch_end: self.epochs.get(partition).copied(),
+        })
     }
-    resolved
+
+    fn target_log(
+        &self,
+        partition: &TopicPartition,
+        topic: &TopicRef,
+        standing: &Standing,
+    ) -> Option<TargetLog> {
+        // Only a pair has a downstream offset to compare with.
+        let end_offset = match standing {
+            Standing::Pair(_) => {
+                *self.remote_ends.get(&TopicPartition::new(topic.name.clone(), partition.partition))?
+            }
+            _ => 0,
+        };
+        Some(TargetLog { topic_id: topic.id, end_offset })
+    }
 }
 
 /// The offsets of those partitions that could be asked.
@@ -120,4 +191,13 @@ fn known<V>(
             None
         }
     })
+}
+
+/// A task that ends with whoever waits for it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }

@@ -4,7 +4,7 @@
 //! is lost, a MirrorMaker appears, the owner says stop. Whatever the reign is doing then is dropped where it waits; both
 //! clusters are asked again before anything else is done, so nothing is lost by that.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use super::{ControlCommand, ControlEvent};
 use crate::client::Cluster;
 use crate::mirror::FlowSettings;
 use crate::mirror::lease::{Lease, LeaseState};
+use crate::mirror::state::TopicPartition;
+use crate::mirror::state::records::Position;
 use crate::mirror::status::FlowState;
 use crate::mirror::takeover::{self, Step, WAIT_INTERVAL, WATCH_INTERVAL};
 use crate::seam::Seam;
@@ -23,7 +25,7 @@ use crate::seam::Seam;
 /// Events that wait for the flow's owner.
 const EVENTS_MAX: usize = 1_024;
 /// Commands that wait for the control task.
-const COMMANDS_MAX: usize = 1_024;
+const COMMANDS_MAX: usize = 16_384;
 
 /// The flow's side of its control task.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ pub fn start_control(
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (commands, commands_receiver) = mpsc::channel(COMMANDS_MAX);
     let flow = Flow { seam: seam.clone(), settings, source, target, events: events_sender };
-    let mailbox = Mailbox { commands: commands_receiver, waiting: VecDeque::new() };
+    let mailbox = Mailbox::new(commands_receiver);
     seam.spawn(live(flow, mailbox, takeover_timeout));
     Control { events, commands }
 }
@@ -61,36 +63,47 @@ pub(super) struct Flow {
 }
 
 /// The owner's commands, so that a stop is heard whatever else goes on.
+///
+/// Restarts of one partition are one, so that what waits is bounded by the number of partitions.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     commands: mpsc::Receiver<ControlCommand>,
-    waiting: VecDeque<ControlCommand>,
+    restarts: BTreeMap<TopicPartition, Option<Position>>,
+    discover: bool,
 }
 
 impl Mailbox {
+    fn new(commands: mpsc::Receiver<ControlCommand>) -> Mailbox {
+        Mailbox { commands, restarts: BTreeMap::new(), discover: false }
+    }
+
     /// The next command; a stop when the owner is gone.
     pub(super) async fn next(&mut self) -> ControlCommand {
-        match self.waiting.pop_front() {
-            Some(command) => command,
-            None => self.commands.recv().await.unwrap_or(ControlCommand::Stop),
+        if let Some((partition, position)) = self.restarts.pop_first() {
+            return ControlCommand::Restart { partition, position };
         }
+        if std::mem::take(&mut self.discover) {
+            return ControlCommand::Discover;
+        }
+        self.commands.recv().await.unwrap_or(ControlCommand::Stop)
     }
 
     /// Ends when the owner says stop or is gone; what else it says waits for [`Mailbox::next`].
     pub(super) async fn stop(&mut self) {
-        while self.waiting.len() < COMMANDS_MAX {
-            match self.commands.recv().await {
-                None | Some(ControlCommand::Stop) => return,
-                Some(command) => self.waiting.push_back(command),
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                ControlCommand::Stop => return,
+                ControlCommand::Discover => self.discover = true,
+                ControlCommand::Restart { partition, position } => {
+                    self.restarts.insert(partition, position);
+                }
             }
         }
-        std::future::pending().await
     }
 
-    /// Ends when the owner says stop or is gone; what else it says has no meaning now.
-    async fn stop_alone(&mut self) {
-        self.waiting.clear();
-        while !matches!(self.next().await, ControlCommand::Stop) {}
+    /// Forgets what was said before: it belongs to an earlier reign.
+    fn forget(&mut self) {
+        (self.restarts, self.discover) = (BTreeMap::new(), false);
     }
 }
 
@@ -169,7 +182,7 @@ async fn wait_for_mirror_maker(
     };
     tokio::select! {
         biased;
-        () = mailbox.stop_alone() => Some(End::Stopped),
+        () = mailbox.stop() => Some(End::Stopped),
         end = gone => end,
     }
 }
@@ -181,6 +194,7 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
             Ok(held_since) => held_since,
             Err(end) => break end,
         };
+        mailbox.forget();
         let mut reign = Reign::new(flow.clone());
         let outcome = tokio::select! {
             biased;
@@ -222,7 +236,7 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
     };
     tokio::select! {
         biased;
-        () = mailbox.stop_alone() => Err(End::Stopped),
+        () = mailbox.stop() => Err(End::Stopped),
         held = held => held,
     }
 }

@@ -1,0 +1,255 @@
+//! One round of a reign: what both clusters' views say becomes topics that are ready, with the starts of their partitions.
+//!
+//! Topics that are there on both sides go first, so that neither a controller that is away nor a topic that cannot be
+//! created holds up what can be copied; then what is missing on the target is created, and the round begins anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::registry::Round;
+use super::reign::{Beginning, Reign};
+use super::resolve::{Resolved, Wanted, resolve};
+use super::task::End;
+use super::{ControlEvent, PartitionStart, TopicReady, TopicRef};
+use crate::client::ClusterView;
+use crate::mirror::start::Phase;
+use crate::mirror::state::records::{FlowStart, StateRecord};
+use crate::mirror::state::{PositionStore, Standing, StoreError, TopicPartition};
+use crate::mirror::topics::apply::{Failures, create_topics, describe_limits, grow_topics, warn_lowered};
+use crate::mirror::topics::diff::{Diff, TopicView, Topics};
+
+/// How long creating topics may take before the round goes on without them.
+const CREATE_WITHIN: Duration = Duration::from_secs(20);
+/// How long a round waits for topics that it has created to show in the metadata; a later round finds them then.
+const SHOWS_WITHIN: Duration = Duration::from_secs(1);
+
+type Starts = BTreeMap<Arc<str>, BTreeMap<i32, PartitionStart>>;
+
+impl Reign {
+    /// Rounds, until nothing more can be done now.
+    pub(super) async fn rounds(&mut self, store: &PositionStore) -> Result<(), End> {
+        loop {
+            let round = self.observe().await;
+            let mut news = self.take_in(&round.ready);
+            news.extend(self.learn_limits().await);
+            let starts = self.find_starts(store).await?;
+            news.extend(starts.keys().cloned());
+            self.tell_ready(news, starts).await;
+            if !self.create_and_grow(&round).await {
+                break;
+            }
+        }
+        self.record_beginning(store).await?;
+        self.tell_discovered().await;
+        Ok(())
+    }
+
+    /// Compares both views.
+    async fn observe(&mut self) -> Round {
+        let source = topics(&self.flow.source.view());
+        let mut diff = self.selector.diff(&source, &topics(&self.flow.target.view()));
+        if self.flow.settings.refresh_topics_interval.is_none() {
+            let first = || diff.topics.iter().map(|topic| topic.source.clone()).collect();
+            let only = &*self.only.get_or_insert_with(first);
+            diff.topics.retain(|topic| only.contains(&topic.source));
+        }
+        self.begin(&diff);
+        let mut round = self.registry.observe(&diff, self.started.elapsed());
+        for event in std::mem::take(&mut round.events) {
+            self.flow.tell(event).await;
+        }
+        round
+    }
+
+    /// Notes the topics that are there on both sides; answers with those that are news.
+    fn take_in(&mut self, ready: &[(TopicRef, TopicRef)]) -> BTreeSet<Arc<str>> {
+        let news = ready.iter().filter(|(source, remote)| self.registry.ready(source, remote));
+        news.map(|(source, _)| source.name.clone()).collect()
+    }
+
+    /// Asks what remote topics take: of new ones at once, of all every `metadata.max.age.ms`. Answers with the source
+    /// topics whose limits are others than before.
+    async fn learn_limits(&mut self) -> BTreeSet<Arc<str>> {
+        let is_due = self.limits_at <= Instant::now();
+        let sides = self.registry.topics();
+        let wanted: BTreeMap<Arc<str>, Arc<str>> = sides
+            .filter(|(_, remote)| is_due || !self.limits.contains_key(&remote.name))
+            .map(|(source, remote)| (remote.name.clone(), source.name.clone()))
+            .collect();
+        if is_due {
+            self.limits_at = Instant::now() + self.flow.target.settings().metadata_max_age;
+        }
+        if wanted.is_empty() {
+            return BTreeSet::new();
+        }
+        let remotes: Vec<Arc<str>> = wanted.keys().cloned().collect();
+        let found = timeout(CREATE_WITHIN, describe_limits(&self.flow.target, &remotes)).await;
+        let mut changed = BTreeSet::new();
+        for (remote, limits) in found.unwrap_or_default() {
+            let before = self.limits.insert(remote.clone(), limits);
+            if before.is_some_and(|before| before != limits) {
+                changed.extend(wanted.get(&remote).cloned());
+            }
+        }
+        changed
+    }
+
+    /// Decides the starts of all partitions that need one and can be asked, and stores what has to be stored first.
+    async fn find_starts(&mut self, store: &PositionStore) -> Result<Starts, End> {
+        let wanted: Vec<Wanted> = self
+            .registry
+            .unstarted()
+            .flat_map(|(source, remote, partitions)| {
+                partitions.iter().map(move |&index| (index, source.clone(), remote.clone()))
+            })
+            .map(|(index, source, remote)| {
+                let partition = TopicPartition::new(source.name.clone(), index);
+                let standing = match self.positions.get(&partition) {
+                    Some(&position) => Standing::Pair(position),
+                    None => store.standing(&partition),
+                };
+                let phase = self.phase(&partition);
+                (partition, source, remote, standing, phase)
+            })
+            .collect();
+        let Resolved { starts, records } = resolve(&self.flow, wanted).await;
+        save(store, records).await?;
+        let mut by_topic = Starts::new();
+        for (partition, start) in starts {
+            self.registry.started(&partition);
+            self.positions.remove(&partition);
+            by_topic.entry(partition.topic).or_default().insert(partition.partition, start);
+        }
+        Ok(by_topic)
+    }
+
+    fn phase(&self, partition: &TopicPartition) -> Phase {
+        match &self.beginning {
+            Some(Beginning { phase, partitions: Some(first), .. }) if first.contains(partition) => *phase,
+            _ => Phase::Later,
+        }
+    }
+
+    async fn tell_ready(&self, topics: BTreeSet<Arc<str>>, mut starts: Starts) {
+        for topic in topics {
+            let Some((source, remote)) = self.registry.topic(&topic) else { continue };
+            let ready = TopicReady {
+                source: source.clone(),
+                remote: remote.clone(),
+                limits: self.limits.get(&remote.name).copied().unwrap_or_default(),
+                starts: starts.remove(&topic).unwrap_or_default(),
+            };
+            self.flow.tell(ControlEvent::TopicReady(ready)).await;
+        }
+    }
+
+    /// Does what is missing on the target; `true` when that brought something to look at.
+    async fn create_and_grow(&mut self, round: &Round) -> bool {
+        if round.create.is_empty() && round.grow.is_empty() {
+            return false;
+        }
+        self.warn_of_factor(round);
+        let flow = self.flow.clone();
+        let work = async {
+            let mut failures = create_topics(&flow.source, &flow.target, &flow.settings, &round.create).await;
+            failures.extend(grow_topics(&flow.target, &round.grow).await);
+            failures
+        };
+        let topics = || round.create.iter().chain(&round.grow);
+        let failures = timeout(CREATE_WITHIN, work).await.unwrap_or_else(|_| {
+            let reason = format!("the target did not answer within {} s", CREATE_WITHIN.as_secs());
+            topics().map(|topic| (topic.source.clone(), reason.clone())).collect()
+        });
+        self.tell_failures(&failures).await;
+        let done = topics().filter(|topic| !failures.contains_key(&topic.source));
+        let awaited: BTreeMap<Arc<str>, i32> =
+            done.map(|topic| (topic.remote.clone(), topic.view.partitions)).collect();
+        if awaited.is_empty() {
+            return false;
+        }
+        // Metadata follows the controller by some milliseconds. What does not show in time is found later.
+        matches!(timeout(SHOWS_WITHIN, flow.target.wait_for_leaders(&awaited)).await, Ok(Ok(_)))
+    }
+
+    async fn tell_failures(&mut self, failures: &Failures) {
+        for (topic, reason) in failures {
+            let flow = self.flow.clone();
+            let (now, now_ms) = (self.started.elapsed(), flow.seam.now_ms());
+            let event = self.registry.failed(topic, reason.clone(), now, now_ms, flow.seam.random());
+            flow.tell(event).await;
+        }
+    }
+
+    fn warn_of_factor(&mut self, round: &Round) {
+        if !round.create.is_empty() && !self.warned_of_factor {
+            let live_brokers = self.flow.target.view().brokers.len();
+            warn_lowered("replication.factor", self.flow.settings.replication_factor, live_brokers);
+            self.warned_of_factor = true;
+        }
+    }
+
+    fn begin(&mut self, diff: &Diff) {
+        if let Some(beginning) = &mut self.beginning
+            && beginning.partitions.is_none()
+        {
+            let partitions = diff.topics.iter().flat_map(|topic| {
+                (0..topic.view.partitions).map(|index| TopicPartition::new(topic.source.clone(), index))
+            });
+            beginning.partitions = Some(partitions.collect());
+        }
+    }
+
+    async fn record_beginning(&mut self, store: &PositionStore) -> Result<(), End> {
+        let Some(Beginning { partitions: Some(first), is_stored: false, .. }) = &self.beginning else {
+            return Ok(());
+        };
+        let is_open = self.registry.unstarted().any(|(source, _, partitions)| {
+            partitions.iter().any(|&index| first.contains(&TopicPartition::new(source.name.clone(), index)))
+        });
+        if is_open {
+            return Ok(());
+        }
+        let id = |view: Arc<ClusterView>| view.cluster_id.clone().unwrap_or_else(|| Arc::from(""));
+        let start = FlowStart {
+            at_ms: self.flow.seam.now_ms(),
+            source_cluster_id: id(self.flow.source.view()),
+            target_cluster_id: id(self.flow.target.view()),
+        };
+        save(store, vec![StateRecord::FlowStart(start)]).await?;
+        if let Some(beginning) = &mut self.beginning {
+            beginning.is_stored = true;
+        }
+        Ok(())
+    }
+
+    async fn tell_discovered(&mut self) {
+        let counts = self.registry.counts();
+        if self.told != Some(counts) {
+            self.told = Some(counts);
+            let (topics, partitions, pending) = counts;
+            self.flow.tell(ControlEvent::Discovered { topics, partitions, pending }).await;
+        }
+    }
+}
+
+async fn save(store: &PositionStore, records: Vec<StateRecord>) -> Result<(), End> {
+    match store.save(records).await {
+        Ok(()) => Ok(()),
+        Err(StoreError::Closed) => Err(End::Stopped),
+        Err(error @ StoreError::Refused { .. }) => Err(End::Failed(error.to_string())),
+    }
+}
+
+/// The topics of a view, without those that it has no partitions of.
+fn topics(view: &ClusterView) -> Topics {
+    view.topics()
+        .filter(|topic| !topic.partitions.is_empty())
+        .map(|topic| {
+            let view = TopicView { id: topic.id, partitions: topic.partitions.len() as i32 };
+            (topic.name.clone(), view)
+        })
+        .collect()
+}
