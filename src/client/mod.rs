@@ -7,8 +7,11 @@ mod api;
 mod cluster;
 mod code;
 mod dial;
+#[cfg(test)]
+mod embedded_tests;
 mod error;
 pub mod fetch;
+pub mod group;
 mod lane;
 mod metadata;
 mod owner;
@@ -32,6 +35,7 @@ pub use api::Api;
 pub use cluster::{Answer, Cluster, CoordinatorKind, Node};
 pub use code::{Class, ErrorCode, Refresh, Scope};
 pub use error::{Error, Subject};
+pub use group::{Assign, GroupEvent, GroupSettings, LostReason, Membership, Role};
 pub use lane::{
     AbortedTransaction, FetchCommand, FetchEvent, FetchPartition, Fetched, FetchedBatch, LaneId,
     PartitionKey, ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, RecordError,
