@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -12,7 +13,7 @@ use super::contents::{self, LoggedRecord};
 use super::error::Error;
 use super::fault::FaultRule;
 use super::log::{Isolation, Origin, PartitionLog, Verification};
-use super::server::{Shared, listen, run_broker, run_timers};
+use super::server::{Limits, Shared, listen, run_broker, run_timers};
 use super::settings::Settings;
 use super::state::{ClusterState, Violation};
 use super::wire::BrokerId;
@@ -51,8 +52,11 @@ impl EmbeddedCluster {
             "" => settings.address.to_string(),
             host => host.to_owned(),
         };
-        let request_bytes_max = settings.request_bytes_max;
-        let shared = Shared::new(ClusterState::new(settings, &taken), seam, request_bytes_max);
+        let limits = Limits {
+            request_bytes_max: settings.request_bytes_max,
+            idle: Duration::from_millis(settings.connections_idle_ms_max),
+        };
+        let shared = Shared::new(ClusterState::new(settings, &taken), seam, limits);
         let (stop_timers, stopped) = watch::channel(false);
         shared.seam.spawn(run_timers(shared.clone(), stopped));
         let cluster = EmbeddedCluster {

@@ -32,7 +32,14 @@ pub(super) struct Shared {
     timers_changed: Notify,
     connections: AtomicU64,
     pub(super) seam: Seam,
-    request_bytes_max: usize,
+    limits: Limits,
+}
+
+/// What a connection may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) request_bytes_max: usize,
+    pub(super) idle: Duration,
 }
 
 /// How a connection ends when its broker stops.
@@ -45,14 +52,14 @@ enum End {
 }
 
 impl Shared {
-    pub(super) fn new(state: ClusterState, seam: Seam, request_bytes_max: usize) -> Arc<Shared> {
+    pub(super) fn new(state: ClusterState, seam: Seam, limits: Limits) -> Arc<Shared> {
         Arc::new(Shared {
             state: Mutex::new(state),
             waiters: Mutex::new(BTreeMap::new()),
             timers_changed: Notify::new(),
             connections: AtomicU64::new(0),
             seam,
-            request_bytes_max,
+            limits,
         })
     }
 
@@ -61,10 +68,8 @@ impl Shared {
         let now_ms = self.seam.now_ms();
         let (result, woken, timer) = {
             let mut state = lock(&self.state);
-            let before = state.next_timer_ms();
             let result = work(&mut state, now_ms);
-            let after = state.next_timer_ms();
-            (result, state.take_woken(), before != after)
+            (result, state.take_woken(), state.take_timers_touched())
         };
         if !woken.is_empty() {
             let waiters = lock(&self.waiters);
@@ -167,10 +172,9 @@ struct Connection {
 impl Connection {
     async fn run(&mut self, socket: &mut Socket) -> End {
         loop {
-            let frame = match read_frame(socket, self.shared.request_bytes_max).await {
-                Ok(Some(frame)) => frame,
-                Ok(None) | Err(_) => return End::Closed,
-            };
+            let Limits { request_bytes_max, idle } = self.shared.limits;
+            let read = tokio::time::timeout(idle, read_frame(socket, request_bytes_max)).await;
+            let Ok(Ok(Some(frame))) = read else { return End::Closed };
             let request = match Request::parse(self.broker, self.id, frame) {
                 Ok(request) => request,
                 Err(malformed) => {

@@ -39,6 +39,16 @@ pub enum AutoCreate {
     On,
 }
 
+/// `transaction.version` as the cluster's finalized feature: what transactional clients do (KIP-890).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransactionVersion {
+    /// Clients add partitions to their transaction, and keep their epoch.
+    V1,
+    /// Producing adds partitions, and every transaction takes an epoch. Only from release 4.0 on.
+    #[default]
+    V2,
+}
+
 /// Settings of an [`EmbeddedCluster`](super::EmbeddedCluster).
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -64,6 +74,11 @@ pub struct Settings {
     pub replication_factor: u16,
     /// `auto.create.topics.enable`.
     pub auto_create: AutoCreate,
+    /// `transaction.version`.
+    pub transaction_version: TransactionVersion,
+    /// `broker.rack` per broker, the first one's first; a consumer that names its rack is sent to a replica there
+    /// (`RackAwareReplicaSelector`, KIP-392). Brokers beyond the list have none.
+    pub racks: Vec<String>,
     /// `throttle_time_ms` in every reply that has one.
     pub throttle_ms: i32,
     /// Milliseconds between the reply to EndTxn and the markers in the partitions, as the coordinator of a real cluster
@@ -73,6 +88,8 @@ pub struct Settings {
     pub group_initial_rebalance_delay_ms: i64,
     /// `group.min.session.timeout.ms`: JoinGroups with less are refused.
     pub group_min_session_timeout_ms: i32,
+    /// `connections.max.idle.ms`: a connection without a request for so long is closed.
+    pub connections_idle_ms_max: u64,
     /// `socket.request.max.bytes`: a longer request closes its connection.
     pub request_bytes_max: usize,
 }
@@ -91,10 +108,13 @@ impl Default for Settings {
             partitions: 1,
             replication_factor: 1,
             auto_create: AutoCreate::Off,
+            transaction_version: TransactionVersion::default(),
+            racks: Vec::new(),
             throttle_ms: 0,
             marker_delay_ms: 0,
             group_initial_rebalance_delay_ms: 0,
             group_min_session_timeout_ms: 6_000,
+            connections_idle_ms_max: 600_000,
             request_bytes_max: 104_857_600,
         }
     }

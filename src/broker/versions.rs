@@ -37,6 +37,9 @@ const SERVED: &[Row] = &[
     (ApiKey::EndTxn, &[(V2_1, 1), (V2_8, 3), (V3_9, 4), (V4_0, 5)]),
     (ApiKey::WriteTxnMarkers, &[(V2_1, 0), (V2_8, 1)]),
     (ApiKey::TxnOffsetCommit, &[(V2_1, 2), (V2_8, 3), (V3_9, 4), (V4_0, 5)]),
+    (ApiKey::DescribeAcls, &[(V2_1, 1), (V2_8, 2), (V3_3, 3)]),
+    (ApiKey::CreateAcls, &[(V2_1, 1), (V2_8, 2), (V3_3, 3)]),
+    (ApiKey::DeleteAcls, &[(V2_1, 1), (V2_8, 2), (V3_3, 3)]),
     (ApiKey::DescribeConfigs, &[(V2_1, 2), (V2_8, 4)]),
     (ApiKey::CreatePartitions, &[(V2_1, 1), (V2_8, 3)]),
     (ApiKey::DeleteGroups, &[(V2_1, 1), (V2_4, 2)]),
@@ -93,7 +96,7 @@ mod tests {
         assert_eq!(fetch(KafkaVersion::V4_3), Some((4, 18)));
         assert_eq!(range(ApiKey::IncrementalAlterConfigs, V2_1), None);
         assert_eq!(range(ApiKey::Produce, V4_0), Some(Range { min: 3, max: 12 }));
-        assert_eq!(range(ApiKey::DescribeAcls, V4_0), None);
+        assert_eq!(range(ApiKey::Vote, V4_0), None);
     }
 
     #[test]

@@ -23,6 +23,8 @@ const FOLLOWER_VERSION: i16 = 11;
 #[derive(Debug)]
 pub(super) struct FetchWait {
     request: Request,
+    /// The reader's rack, or nothing.
+    rack: String,
     plan: Plan,
     isolation: Isolation,
     bytes_min: usize,
@@ -75,6 +77,7 @@ impl ClusterState {
         };
         let fetch = FetchWait {
             request: request.clone(),
+            rack: body.rack_id.to_string(),
             plan,
             isolation: isolation(body.isolation_level),
             bytes_min: usize::try_from(body.min_bytes).unwrap_or_default(),
@@ -217,8 +220,9 @@ impl ClusterState {
             let size = reply.size_bytes();
             left = left.saturating_sub(size);
             looked.bytes += size;
-            looked.is_urgent |= reply.error_code != 0 || reply.diverging.is_some();
-            if size > 0 || reply.diverging.is_some() || is_news(key, reply.answered()) {
+            let is_urgent = reply.error_code != 0 || reply.diverging.is_some() || reply.preferred.is_some();
+            looked.is_urgent |= is_urgent;
+            if size > 0 || is_urgent || is_news(key, reply.answered()) {
                 looked.partitions.push(reply);
             }
         }
@@ -241,18 +245,34 @@ impl ClusterState {
             Ok(partition) => partition,
             Err((error, leader)) => return PartitionReply { error_code: error.code(), leader, ..reply },
         };
-        let read = |limit| partition.log.read(from.fetch_offset, limit, fetch.isolation, first);
+        let read = |offset, limit| partition.log.read(offset, limit, fetch.isolation, first);
+        let nothing = || read(partition.log.log_end_offset(), 0).ok();
         match diverging(partition, from) {
-            Err(error) => PartitionReply { error_code: error.code(), ..reply },
-            Ok(Some(end)) => {
-                let read = partition.log.read(partition.log.log_end_offset(), 0, fetch.isolation, first).ok();
-                PartitionReply { diverging: Some(end), read, ..reply }
-            }
-            Ok(None) => match read(limit) {
-                Ok(read) => PartitionReply { read: Some(read), ..reply },
-                Err(out_of_range) => PartitionReply { error_code: out_of_range.code().code(), ..reply },
+            Err(error) => return PartitionReply { error_code: error.code(), ..reply },
+            Ok(Some(end)) => return PartitionReply { diverging: Some(end), read: nothing(), ..reply },
+            Ok(None) => {}
+        }
+        match read(from.fetch_offset, limit) {
+            Err(out_of_range) => PartitionReply { error_code: out_of_range.code().code(), ..reply },
+            Ok(read) => match self.preferred(fetch, partition) {
+                None => PartitionReply { read: Some(read), ..reply },
+                preferred => PartitionReply { preferred, read: nothing(), ..reply },
             },
         }
+    }
+
+    /// The replica in the reader's rack, where the leader is in another (`RackAwareReplicaSelector`).
+    fn preferred(&self, fetch: &FetchWait, partition: &Partition) -> Option<i32> {
+        let asked = fetch.request.broker.0;
+        if fetch.rack.is_empty() || partition.leader != Some(asked) {
+            return None;
+        }
+        let is_near = |id: i32| {
+            self.brokers
+                .get(&id)
+                .is_some_and(|broker| broker.is_up && broker.rack.as_ref() == Some(&fetch.rack))
+        };
+        if is_near(asked) { None } else { partition.replicas.iter().copied().find(|&id| is_near(id)) }
     }
 
     /// The partition, if this broker may serve it to this request; else the error, and the leader where it helps.

@@ -36,11 +36,13 @@ pub(super) struct PartitionReply {
     pub(super) diverging: Option<EpochEnd>,
     /// Id and epoch of the leader, for those who asked the wrong broker or know an old epoch.
     pub(super) leader: Option<(i32, i32)>,
+    /// The replica that the reader should ask instead (KIP-392).
+    pub(super) preferred: Option<i32>,
 }
 
 impl PartitionReply {
     pub(super) fn new(key: FetchKey) -> PartitionReply {
-        PartitionReply { key, error_code: 0, read: None, diverging: None, leader: None }
+        PartitionReply { key, error_code: 0, read: None, diverging: None, leader: None, preferred: None }
     }
 
     pub(super) fn size_bytes(&self) -> usize {
@@ -129,7 +131,7 @@ impl Writer {
         }
         self.aborted(read, isolation);
         if self.version >= 11 {
-            self.buffer.put_i32(-1);
+            self.buffer.put_i32(partition.preferred.unwrap_or(-1));
         }
         self.records(read);
         if self.is_flexible() {

@@ -1,7 +1,7 @@
 //! What the cluster looks like: ApiVersions, Metadata, DescribeCluster, FindCoordinator.
 
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::metadata_response::{
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::topics::{NewTopic, Partition, Topic, TopicHandle, check_name};
 use super::{ClusterState, Handled};
-use crate::broker::settings::AutoCreate;
+use crate::broker::settings::{AutoCreate, KafkaVersion, TransactionVersion};
 use crate::broker::versions;
 use crate::broker::wire::Request;
 
@@ -38,10 +38,26 @@ impl ClusterState {
                 .with_min_version(versions::advertised_min(key, range))
                 .with_max_version(range.max)
         });
-        ApiVersionsResponse::default()
+        let reply = ApiVersionsResponse::default()
             .with_error_code(error_code)
             .with_api_keys(keys.collect())
-            .with_throttle_time_ms(self.settings.throttle_ms)
+            .with_throttle_time_ms(self.settings.throttle_ms);
+        let finalized = match (self.settings.version >= KafkaVersion::V4_0, self.settings.transaction_version)
+        {
+            (false, _) => return reply,
+            (true, TransactionVersion::V1) => 1,
+            (true, TransactionVersion::V2) => 2,
+        };
+        let name = StrBytes::from_static_str("transaction.version");
+        let supported = SupportedFeatureKey::default().with_name(name.clone()).with_max_version(2);
+        let finalized = FinalizedFeatureKey::default()
+            .with_name(name)
+            .with_max_version_level(finalized)
+            .with_min_version_level(finalized);
+        reply
+            .with_supported_features(vec![supported])
+            .with_finalized_features_epoch(1)
+            .with_finalized_features(vec![finalized])
     }
 
     pub(super) fn handle_metadata(&mut self, request: &Request, _now_ms: i64) -> Handled {
@@ -65,6 +81,7 @@ impl ClusterState {
                 .with_node_id(BrokerId(id))
                 .with_host(StrBytes::from_string(broker.host.clone()))
                 .with_port(i32::from(broker.port))
+                .with_rack(broker.rack.clone().map(StrBytes::from_string))
         });
         let reply = MetadataResponse::default()
             .with_throttle_time_ms(self.settings.throttle_ms)
@@ -146,6 +163,7 @@ impl ClusterState {
                 .with_broker_id(BrokerId(id))
                 .with_host(StrBytes::from_string(broker.host.clone()))
                 .with_port(i32::from(broker.port))
+                .with_rack(broker.rack.clone().map(StrBytes::from_string))
         });
         let reply = DescribeClusterResponse::default()
             .with_throttle_time_ms(self.settings.throttle_ms)

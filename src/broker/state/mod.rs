@@ -7,6 +7,7 @@
 //!
 //! Replicas of a partition share one log: replication is instantaneous, and the high watermark is the log's end.
 
+mod acl_admin;
 mod commands;
 mod config_admin;
 mod configs;
@@ -51,6 +52,7 @@ type Handled = Result<Outcome, Malformed>;
 pub(super) struct Broker {
     pub(super) host: String,
     pub(super) port: u16,
+    pub(super) rack: Option<String>,
     pub(super) is_up: bool,
 }
 
@@ -80,6 +82,8 @@ pub struct ClusterState {
     waits: Waits,
     faults: Faults,
     violations: Vec<Violation>,
+    /// Since the last look at [`next_timer_ms`](ClusterState::next_timer_ms) something may have changed it.
+    timers_touched: bool,
 }
 
 impl ClusterState {
@@ -90,8 +94,11 @@ impl ClusterState {
             "" => settings.address.to_string(),
             host => host.to_owned(),
         };
-        let brokers =
-            (1..).zip(ports).map(|(id, &port)| (id, Broker { host: host.clone(), port, is_up: true }));
+        let mut racks = settings.racks.iter().cloned();
+        let brokers = (1..)
+            .zip(ports)
+            .map(|(id, &port)| (id, Broker { host: host.clone(), port, rack: racks.next(), is_up: true }));
+        let brokers = brokers.collect();
         let cluster_id = match settings.cluster_id.as_str() {
             "" => random.base64_id(),
             id => id.to_owned(),
@@ -99,7 +106,7 @@ impl ClusterState {
         ClusterState {
             cluster_id,
             random,
-            brokers: brokers.collect(),
+            brokers,
             broker_configs: BTreeMap::new(),
             topics: Topics::default(),
             sessions: Sessions::default(),
@@ -108,6 +115,7 @@ impl ClusterState {
             waits: Waits::default(),
             faults: Faults::default(),
             violations: Vec::new(),
+            timers_touched: false,
             settings,
         }
     }
@@ -153,6 +161,12 @@ impl ClusterState {
         [self.groups.next_timer_ms(), self.transactions.next_timer_ms()].into_iter().flatten().min()
     }
 
+    /// Whether [`next_timer_ms`](ClusterState::next_timer_ms) may have changed since the last call: it is dear to compute
+    /// when there are many groups.
+    pub fn take_timers_touched(&mut self) -> bool {
+        std::mem::take(&mut self.timers_touched)
+    }
+
     /// Ends sessions of group members, rebalances and transactions whose time is over.
     pub fn tick(&mut self, now_ms: i64) {
         self.tick_groups(now_ms);
@@ -179,6 +193,7 @@ impl ClusterState {
     }
 
     fn dispatch(&mut self, request: &Request, now_ms: i64) -> Handled {
+        self.timers_touched |= moves_timers(request.key);
         match request.key {
             ApiKey::ApiVersions => self.handle_api_versions(request),
             ApiKey::Metadata => self.handle_metadata(request, now_ms),
@@ -211,6 +226,9 @@ impl ClusterState {
             ApiKey::TxnOffsetCommit => self.handle_txn_offset_commit(request, now_ms),
             ApiKey::EndTxn => self.handle_end_txn(request, now_ms),
             ApiKey::WriteTxnMarkers => self.handle_write_txn_markers(request, now_ms),
+            ApiKey::DescribeAcls => self.handle_describe_acls(request),
+            ApiKey::CreateAcls => self.handle_create_acls(request),
+            ApiKey::DeleteAcls => self.handle_delete_acls(request),
             // `versions` advertises nothing else.
             _ => Ok(Outcome::Close),
         }
@@ -238,4 +256,21 @@ impl ClusterState {
     fn is_up(&self, broker: BrokerId) -> bool {
         self.brokers.get(&broker.0).is_some_and(|broker| broker.is_up)
     }
+}
+
+/// The APIs that begin, renew or end something with a time limit.
+fn moves_timers(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::JoinGroup
+            | ApiKey::SyncGroup
+            | ApiKey::Heartbeat
+            | ApiKey::LeaveGroup
+            | ApiKey::OffsetCommit
+            | ApiKey::InitProducerId
+            | ApiKey::AddPartitionsToTxn
+            | ApiKey::AddOffsetsToTxn
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::EndTxn
+    )
 }

@@ -166,9 +166,12 @@ impl ClusterState {
                 "For requests intended only for the leader, this error indicates that the broker is not the current leader.",
             ));
         }
+        if append.terms.acks != ACKS_ALL {
+            return Ok(());
+        }
         let in_sync = partition.isr(|id| self.is_up(crate::broker::wire::BrokerId(id))).len() as i64;
         let needed = self.topic_number(append.topic, "min.insync.replicas");
-        if append.terms.acks == ACKS_ALL && in_sync < needed {
+        if in_sync < needed {
             return Err(refusal(
                 ResponseError::NotEnoughReplicas,
                 &format!(
@@ -193,6 +196,7 @@ impl ClusterState {
         let place = (append.topic, append.partition);
         let version = append.request.version;
         let verified = if version >= IMPLICIT_ADD_VERSION {
+            self.timers_touched = true;
             let added = self.transactions.add_partition(id, producer, place, now_ms);
             added.map(|()| Verification::DoneV2)
         } else {

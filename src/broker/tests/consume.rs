@@ -127,3 +127,23 @@ fn a_crash_moves_leaders_where_there_is_a_replica() {
     bench.state.broker_up(1, 9_500).unwrap();
     assert_eq!(bench.state.leader("t", 0), Some((Some(1), 2)));
 }
+
+#[test]
+fn a_reader_is_sent_to_the_replica_in_its_rack() {
+    let racks = vec!["a".to_owned(), "b".to_owned()];
+    let mut bench = Bench::new(Settings { brokers: 2, racks, ..Settings::default() });
+    bench.state.create_topic_named("t", 1, 2, &[]).unwrap();
+    bench.produce(&batch(1, "x"));
+    let mut ask = |broker, rack: &str| {
+        let request = fetch("t", &[(0, 0)]).with_rack_id(text(rack)).with_min_bytes(1).with_max_wait_ms(500);
+        let reply: FetchResponse = bench.ask(broker, 11, &request);
+        let found = &reply.responses[0].partitions[0];
+        (found.preferred_read_replica.0, found.records.as_ref().map_or(0, Bytes::len))
+    };
+    let whole = batch(1, "x").len();
+    assert_eq!(ask(1, ""), (-1, whole));
+    assert_eq!(ask(1, "a"), (-1, whole));
+    assert_eq!(ask(1, "b"), (2, 0));
+    assert_eq!(ask(2, "b"), (-1, whole));
+    assert_eq!(ask(1, "elsewhere"), (-1, whole));
+}

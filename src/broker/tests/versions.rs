@@ -132,6 +132,9 @@ fn cluster_apis_in_all_versions() {
         DescribeConfigsRequest::default().with_resources(resources).with_include_synonyms(true)
     });
     check(|_, _| IncrementalAlterConfigsRequest::default());
+    check(|_, _| DescribeAclsRequest::default());
+    check(|_, _| CreateAclsRequest::default().with_creations(vec![Default::default()]));
+    check(|_, _| DeleteAclsRequest::default().with_filters(vec![Default::default()]));
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn transaction_apis_in_all_versions() {
 
 #[test]
 fn every_api_that_is_served_is_checked_here() {
-    assert_eq!(versions::served(KafkaVersion::V4_3).len(), 31, "add the new API to a test of this file");
+    assert_eq!(versions::served(KafkaVersion::V4_3).len(), 34, "add the new API to a test of this file");
 }
 
 #[test]
