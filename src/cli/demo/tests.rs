@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::compare::{Comparison, Reader, Rule, Side, compare_topic};
 use super::plan::{Appears, COMPACTED, TOPICS};
 use super::traffic::{Traffic, TrafficSettings};
+use super::{Afterwards, Display, Options, run};
 use crate::broker::{EmbeddedCluster, Settings};
 use crate::client::{self, Cluster};
 use crate::net::HostPort;
@@ -85,4 +88,21 @@ fn append(cluster: &EmbeddedCluster, value: &'static str) {
         log.append(1, 0, &batch, Origin::Client(Verification::Missing)).unwrap();
     };
     cluster.log("t", 1, append).unwrap();
+}
+
+fn options(duration: Duration) -> Options {
+    Options { duration, rate: 2_000, afterwards: Afterwards::End, seed: 7, display: Display::Lines }
+}
+
+#[tokio::test]
+async fn both_sides_are_equal_at_the_end() {
+    let (_interrupt, interrupted) = watch::channel(false);
+    let mut out = Vec::new();
+    let verdict = run(Seam::real(), options(Duration::from_secs(2)), interrupted, &mut out).await.unwrap();
+    let out = String::from_utf8(out).unwrap();
+    assert!(verdict.is_equal(), "{out}");
+    let topics: Vec<&str> = verdict.topics.iter().map(|topic| &*topic.topic).collect();
+    assert_eq!(topics, TOPICS.iter().map(|plan| plan.name).collect::<Vec<_>>());
+    assert!(verdict.topics.iter().all(|topic| topic.comparison.records > 0), "{out}");
+    assert!(out.contains("EQUAL: "), "{out}");
 }
