@@ -148,7 +148,8 @@ impl StoreOwner {
         settings: &FlowSettings,
     ) -> Result<(PositionStore, StoreOwner), OpenError> {
         let layout = open_topics(target, settings).await.map_err(OpenError::Client)?;
-        let remembered = load(target, &layout).await.map_err(OpenError::Client)?;
+        let (remembered, ()) = tokio::join!(load(target, &layout), warn_unless_compacted(target, &layout));
+        let remembered = remembered.map_err(OpenError::Client)?;
         if let Some(start) = &remembered.flow_start {
             let view = source.refresh(Topics::Named(Vec::new())).await.map_err(OpenError::Client)?;
             check_clusters(start, &layout, view.cluster_id.as_ref(), target.view().cluster_id.as_ref())?;
@@ -234,6 +235,25 @@ async fn open_topics(target: &Cluster, settings: &FlowSettings) -> Result<Layout
 
 fn partition_count(view: &ClusterView, topic: &str) -> i32 {
     view.topic(topic).map_or(0, |topic| topic.partitions.len() as i32)
+}
+
+/// A topic that is not compacted alone forgets positions by time; Connect refuses such a topic
+/// (`KafkaOffsetBackingStore`, KAFKA-10021), we say so.
+async fn warn_unless_compacted(target: &Cluster, layout: &Layout) {
+    let names = [layout.offsets_topic.clone(), layout.state_topic.clone()];
+    let Ok(described) = target.describe_topic_configs(&names).await else { return };
+    for (topic, entries) in described {
+        let Ok(entries) = entries else { continue };
+        let policy = entries.iter().find(|entry| entry.name == "cleanup.policy");
+        if let Some(policy) = policy.and_then(|entry| entry.value.as_deref())
+            && policy != "compact"
+        {
+            tracing::warn!(
+                target: "kmirror::state",
+                "cleanup.policy of {topic} is {policy}: stored positions will be lost; it must be compact"
+            );
+        }
+    }
 }
 
 /// Reads both topics. MirrorMaker's may have been written within transactions.
