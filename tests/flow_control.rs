@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::messages::ApiKey;
 use kmirror::broker::{Effect, EmbeddedCluster, FaultRule, Settings as BrokerSettings, When};
-use kmirror::client::{Cluster, ConfigChange, HostPort, IsolationLevel, Settings};
+use kmirror::client::{
+    Cluster, ConfigChange, GroupEvent, GroupSettings, HostPort, IsolationLevel, Membership, Settings,
+};
 use kmirror::mirror::control::{
     Control, ControlCommand, ControlEvent, Granted, PartitionStart, TopicReady, start_control,
 };
@@ -474,4 +476,70 @@ async fn without_refresh_the_topics_of_the_first_round_are_all() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     owner.stop().await;
     assert!(world.target.topics().iter().all(|(name, _)| name != "A.t2"));
+}
+
+/// A member of MirrorMaker's own group.
+fn mirror_maker(world: &World) -> Membership {
+    let target = world.client("mirror-maker", &world.target, "B");
+    let settings = GroupSettings {
+        group_id: Arc::from("A-mm2"),
+        protocol_type: Arc::from("connect"),
+        protocol: Arc::from("sessioned"),
+        session_timeout: Duration::from_secs(10),
+        rebalance_timeout: Duration::from_secs(60),
+        heartbeat_interval: Duration::from_secs(3),
+    };
+    Membership::join(&target, settings, Bytes::new(), Box::new(|_, _| Vec::new()))
+}
+
+async fn joined(member: &mut Membership) {
+    while !matches!(member.next().await, Some(GroupEvent::Joined { .. })) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_maker_that_is_killed_is_waited_for_and_one_that_appears_stops_the_flow() {
+    let world = World::new(10).await;
+    world.source.create_topic("t1", 1, 1, &[]).unwrap();
+    let mut member = mirror_maker(&world);
+    joined(&mut member).await;
+    let mut owner = world.owner("kmirror", settings());
+    let waiting = owner.state(|state| *state != FlowState::Starting).await;
+    assert_eq!(waiting, FlowState::WaitingForMirrorMaker { group: "A-mm2".to_owned(), members: 1 });
+    let names = |world: &World| world.target.topics().len();
+    assert_eq!(names(&world), 0, "nothing is written while it lives");
+    // Killed, it stays a member until its session times out.
+    let killed_at = Instant::now();
+    drop(member);
+    owner.granted().await;
+    let waited = killed_at.elapsed();
+    assert!((6..=12).contains(&waited.as_secs()), "{waited:?}");
+    owner.ready("t1").await;
+
+    let mut member = mirror_maker(&world);
+    joined(&mut member).await;
+    owner.wait("revocation", |event| matches!(event, ControlEvent::Revoked { .. }).then_some(())).await;
+    let failed = owner.state(|state| matches!(state, FlowState::Failed(_))).await;
+    assert!(matches!(&failed, FlowState::Failed(why) if why.contains("A-mm2")), "{failed:?}");
+    // One that stays is waited for only so long.
+    let mut owner = world.owner("kmirror", settings());
+    let asked_at = Instant::now();
+    owner.state(|state| matches!(state, FlowState::Failed(_))).await;
+    assert!((60..65).contains(&asked_at.elapsed().as_secs()), "{:?}", asked_at.elapsed());
+}
+
+/// A holder that was cut off for a while, but not given up, gets its lease again.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_gave_up_too_early_is_granted_again() {
+    let world = World::new(11).await;
+    world.source.create_topic("t1", 1, 1, &[]).unwrap();
+    let mut owner = world.owner("kmirror", settings());
+    owner.granted().await;
+    owner.ready("t1").await;
+    // The coordinator hears of it in time, but its answers come too late.
+    world.set_links("kmirror", &world.target, Link::Up(Duration::from_millis(4_100)));
+    owner.wait("revocation", |event| matches!(event, ControlEvent::Revoked { .. }).then_some(())).await;
+    world.set_links("kmirror", &world.target, Link::Up(Duration::ZERO));
+    owner.granted().await;
+    owner.ready("t1").await;
+    owner.stop().await;
 }

@@ -13,14 +13,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
-use super::membership::{Joined, Membership, Trouble};
-use super::protocol::{Assignment, Claim, choose, group_id};
+use super::protocol::{Assignment, Claim, PROTOCOL, PROTOCOL_TYPE, choose, group_id};
 use super::tenure::{Change, Tenure};
-use crate::client::Cluster;
+use crate::client::{Cluster, GroupEvent, GroupSettings, Membership};
 use crate::mirror::FlowSettings;
-use crate::net::Backoff;
 use crate::seam::Seam;
 
 /// Silence after which the coordinator gives a member up, and so the time within which another process takes over. Kafka's
@@ -28,10 +26,6 @@ use crate::seam::Seam;
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Between attempts to reach the coordinator.
-const BACKOFF: Backoff = Backoff::millis(50, 1_000);
-/// How long leaving the group may take at the end.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The lease of a flow, as the flow sees it.
 #[derive(Debug)]
@@ -62,18 +56,22 @@ impl Lease {
     pub fn seek(seam: &Seam, settings: &FlowSettings, target: &Cluster) -> Lease {
         let (state_sender, state) = watch::channel(LeaseState::Seeking(None));
         let (leave, left) = oneshot::channel();
-        let group: Arc<str> = Arc::from(group_id(&settings.source, &settings.target));
         let name = format!("{}-{:08x}", target.settings().net.client_id, seam.random() as u32);
         let holder = Holder {
-            seam: seam.clone(),
-            since_ms: seam.now_ms(),
-            name: Arc::from(name),
-            member: Membership::new(target.clone(), group, SESSION_TIMEOUT),
-            tenure: TenureWatch {
-                started: Instant::now(),
-                tenure: Tenure::new(SESSION_TIMEOUT),
-                state: state_sender,
+            target: target.clone(),
+            settings: GroupSettings {
+                group_id: Arc::from(group_id(&settings.source, &settings.target)),
+                protocol_type: Arc::from(PROTOCOL_TYPE),
+                protocol: Arc::from(PROTOCOL),
+                session_timeout: SESSION_TIMEOUT,
+                // Not shorter, or the coordinator could give a silent holder up before it stops by itself.
+                rebalance_timeout: SESSION_TIMEOUT,
+                heartbeat_interval: HEARTBEAT_INTERVAL,
             },
+            claim: Claim { held_since: -1, since_ms: seam.now_ms(), name: Arc::from(name) },
+            started: Instant::now(),
+            tenure: Tenure::new(SESSION_TIMEOUT),
+            state: state_sender,
         };
         let task = seam.spawn(holder.run(left));
         Lease { state, leave: Some(leave), task }
@@ -123,124 +121,108 @@ impl Drop for Lease {
     }
 }
 
-/// The tenure with its clock, and where its changes are told.
-struct TenureWatch {
+struct Holder {
+    target: Cluster,
+    settings: GroupSettings,
+    claim: Claim,
     started: Instant,
     tenure: Tenure,
     state: watch::Sender<LeaseState>,
 }
 
-struct Holder {
-    seam: Seam,
-    since_ms: i64,
-    name: Arc<str>,
-    member: Membership,
-    tenure: TenureWatch,
+/// What is to become of a membership.
+enum Next {
+    Stay,
+    /// The group counts us as the holder, and we have given the lease up: only a new member can get a new decision.
+    Anew,
+    /// The group will not have us.
+    Refused(String),
 }
 
 impl Holder {
-    async fn run(mut self, left: oneshot::Receiver<()>) {
-        tokio::select! {
-            biased;
-            _ = left => {}
-            () = self.hold() => {}
-        }
-        // Nobody else holds the lease before this member has left, so the state is told first.
-        self.tenure.given_up("it was given back".to_owned());
-        let _ = timeout(LEAVE_TIMEOUT, self.member.leave()).await;
-    }
-
-    async fn hold(&mut self) {
-        let mut failures = 0;
+    async fn run(mut self, mut left: oneshot::Receiver<()>) {
         loop {
-            let trouble = match self.join().await {
-                Ok(()) => {
-                    failures = 0;
-                    self.stay().await
-                }
-                Err(trouble) => trouble,
-            };
-            match trouble {
-                Trouble::Rejoin => {}
-                Trouble::GivenUp(reason) => self.tenure.given_up(reason),
-                Trouble::Lost(reason) => {
-                    tracing::debug!(target: "kmirror::lease", reason, "the coordinator cannot be reached");
-                    let delay = BACKOFF.delay(failures, self.seam.random());
-                    failures = failures.saturating_add(1);
-                    self.tenure.guard(sleep(delay)).await;
-                }
-                Trouble::Refused(reason) => {
-                    self.tenure.refused(reason);
-                    return std::future::pending().await;
-                }
-            }
-        }
-    }
-
-    /// Takes part in a generation of the group.
-    async fn join(&mut self) -> Result<(), Trouble> {
-        let claim = Claim {
-            held_since: self.tenure.tenure.held_since().unwrap_or(-1),
-            since_ms: self.since_ms,
-            name: self.name.clone(),
-        };
-        let joined = self.tenure.guard(self.member.join(claim.encode())).await?;
-        let sent = self.tenure.now();
-        let assignments = assignments(joined);
-        let assignment = self.tenure.guard(self.member.sync(assignments)).await?;
-        let Some(assignment) = Assignment::decode(&assignment) else {
-            return Err(Trouble::Refused("the group's leader speaks another language".to_owned()));
-        };
-        self.tenure.assigned(&assignment, self.member.member_id(), sent);
-        Ok(())
-    }
-
-    /// Stays a member until something comes between. A holder that gave the lease up by its own clock, while the coordinator
-    /// still counts it as the holder, asks for a new decision.
-    async fn stay(&mut self) -> Trouble {
-        let was_held = self.tenure.tenure.held_since().is_some();
-        loop {
-            self.tenure.guard(sleep(HEARTBEAT_INTERVAL)).await;
-            let sent = self.tenure.now();
-            match self.tenure.guard(self.member.heartbeat()).await {
-                Ok(()) if was_held && self.tenure.tenure.held_since().is_none() => return Trouble::Rejoin,
-                Ok(()) => self.tenure.tenure.heard(sent),
-                Err(trouble) => return trouble,
-            }
-        }
-    }
-}
-
-/// What the leader sends: its decision, to every member. Others send nothing.
-fn assignments(joined: Joined) -> Vec<(Arc<str>, Bytes)> {
-    let Some(members) = joined.members else { return Vec::new() };
-    let claims: Vec<(Arc<str>, Claim)> =
-        members.into_iter().map(|(id, metadata)| (id, Claim::decode(&metadata))).collect();
-    let Some(assignment) = choose(joined.generation, &claims) else { return Vec::new() };
-    let bytes = assignment.encode();
-    claims.into_iter().map(|(id, _)| (id, bytes.clone())).collect()
-}
-
-impl TenureWatch {
-    fn now(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Waits for `work`, and gives the lease up when its time is over before.
-    async fn guard<T>(&mut self, work: impl Future<Output = T>) -> T {
-        tokio::pin!(work);
-        loop {
-            let Some(deadline) = self.tenure.deadline() else { return work.await };
-            tokio::select! {
+            let mut member = self.join();
+            let next = tokio::select! {
                 biased;
-                outcome = &mut work => return outcome,
-                () = sleep_until(self.started + deadline) => {
-                    if self.tenure.tick(self.now()) == Change::Lost {
+                _ = &mut left => None,
+                next = self.stay(&mut member) => Some(next),
+            };
+            let is_anew = matches!(next, Some(Next::Anew));
+            // Nobody else holds the lease before this member has left, so that is told first.
+            match next {
+                None => self.given_up("it was given back".to_owned()),
+                Some(Next::Refused(reason)) => {
+                    self.tenure.given_up();
+                    self.tell(LeaseState::Refused(reason));
+                }
+                Some(Next::Anew | Next::Stay) => {}
+            }
+            member.leave().await;
+            if !is_anew {
+                return;
+            }
+        }
+    }
+
+    fn join(&self) -> Membership {
+        let assign = |generation, members: &[(Arc<str>, Bytes)]| assignments(generation, members);
+        Membership::join(&self.target, self.settings.clone(), self.claim.encode(), Box::new(assign))
+    }
+
+    /// Takes part in the group, and watches the tenure's clock beside it.
+    async fn stay(&mut self, member: &mut Membership) -> Next {
+        loop {
+            let deadline = self.tenure.deadline().map(|at| self.started + at);
+            let next = tokio::select! {
+                biased;
+                event = member.next() => match event {
+                    Some(event) => self.on_event(event),
+                    None => Next::Anew,
+                },
+                () = sleep_until(deadline.unwrap_or(self.started)), if deadline.is_some() => {
+                    if self.tenure.tick(self.started.elapsed()) == Change::Lost {
                         self.tell_lost("nothing was heard of the lease's coordinator in time".to_owned());
                     }
+                    Next::Stay
                 }
+            };
+            if !matches!(next, Next::Stay) {
+                return next;
+            }
+            let held_since = self.tenure.held_since().unwrap_or(-1);
+            if held_since != self.claim.held_since {
+                self.claim.held_since = held_since;
+                member.set_metadata(self.claim.encode());
             }
         }
+    }
+
+    fn on_event(&mut self, event: GroupEvent) -> Next {
+        match event {
+            GroupEvent::Joined { member_id, assignment, sent, .. } => {
+                let Some(assignment) = Assignment::decode(&assignment) else {
+                    return Next::Refused(
+                        "the leader of the lease's group speaks another language".to_owned(),
+                    );
+                };
+                self.assigned(&assignment, &member_id, sent.duration_since(self.started));
+            }
+            GroupEvent::Heard { sent } => {
+                let is_counted = matches!(&*self.state.borrow(), LeaseState::Seeking(Some(_)));
+                if is_counted && self.tenure.held_since().is_none() {
+                    return Next::Anew;
+                }
+                self.tenure.heard(sent.duration_since(self.started));
+            }
+            GroupEvent::Rebalancing => {}
+            GroupEvent::Lost { reason } => self.given_up(reason.to_string()),
+            GroupEvent::Trouble(error) if error.is_retriable() => {
+                tracing::debug!(target: "kmirror::lease", error = %error.chain(), "the lease's group");
+            }
+            GroupEvent::Trouble(error) => return Next::Refused(error.chain()),
+        }
+        Next::Stay
     }
 
     fn assigned(&mut self, assignment: &Assignment, member_id: &Arc<str>, sent: Duration) {
@@ -249,21 +231,15 @@ impl TenureWatch {
             // Somebody else held it in between: that is a new tenure.
             self.tenure.assigned(held_since, sent);
         }
-        let state = match held_since {
+        self.tell(match held_since {
             Some(since) => LeaseState::Held(since),
             None => LeaseState::Standby { holder: assignment.holder_name.clone() },
-        };
-        self.tell(state);
+        });
     }
 
     fn given_up(&mut self, reason: String) {
         self.tenure.given_up();
         self.tell_lost(reason);
-    }
-
-    fn refused(&mut self, reason: String) {
-        self.tenure.given_up();
-        self.tell(LeaseState::Refused(reason));
     }
 
     fn tell_lost(&self, reason: String) {
@@ -277,4 +253,13 @@ impl TenureWatch {
             is_new
         });
     }
+}
+
+/// What the leader sends: its decision, to every member.
+fn assignments(generation: i32, members: &[(Arc<str>, Bytes)]) -> Vec<(Arc<str>, Bytes)> {
+    let claims: Vec<(Arc<str>, Claim)> =
+        members.iter().map(|(id, metadata)| (id.clone(), Claim::decode(metadata))).collect();
+    let Some(assignment) = choose(generation, &claims) else { return Vec::new() };
+    let bytes = assignment.encode();
+    claims.into_iter().map(|(id, _)| (id, bytes.clone())).collect()
 }
