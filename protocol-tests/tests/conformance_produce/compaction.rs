@@ -57,14 +57,15 @@ impl Subject<'_> {
             Append(batch) => return self.append(batch, None),
             Transactional(batch) => {
                 let id = self.topic.clone();
-                self.connection.add_partition(&id, self.identity, &id);
+                assert_eq!(self.connection.add_partition(&id, self.identity, &id), 0);
                 return self.append(batch.with(|batch| batch.attributes |= 0x10), Some(&id));
             }
             Commit => TransactionResult::Commit,
             Abort => TransactionResult::Abort,
         };
         let committed = result == TransactionResult::Commit;
-        self.connection.end_transaction(&self.topic, self.identity, committed);
+        let (code, _) = self.connection.end_transaction(4, &self.topic, self.identity, committed);
+        assert_eq!(code, 0);
         let (producer_id, producer_epoch) = self.identity;
         let marker = Marker { producer_id, producer_epoch, coordinator_epoch: 0, result };
         self.log.write_marker(crate::now_ms(), 0, &marker).expect("a current epoch");

@@ -4,14 +4,14 @@
 mod batches;
 mod cases;
 mod compaction;
+mod random;
 mod wire;
 
 use bytes::Bytes;
 use cases::{Case, Expected, Scope, Stored};
 use kmirror::broker::log::{FirstBatch, Isolation, LogSettings, Origin, PartitionLog, Verification};
-use kmirror::broker::{EmbeddedCluster, Settings};
-use kmirror::seam::Seam;
 use protocol_tests::Result;
+use protocol_tests::embedded::TestCluster;
 use protocol_tests::kafka::{ClusterSpec, KafkaVersion};
 use protocol_tests::pair::{Pair, PairCell};
 use wire::{Answer, Connection};
@@ -112,13 +112,10 @@ fn check_broker(bootstrap: &str) {
 }
 
 #[test]
-fn the_embedded_broker_answers_by_the_table() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let cluster = runtime.block_on(EmbeddedCluster::start(Seam::real(), Settings::default()));
-    let cluster = cluster.expect("free ports");
+fn the_embedded_broker_answers_by_the_table() -> Result<()> {
+    let cluster = TestCluster::embedded(1)?;
     check_broker(&cluster.bootstrap());
-    runtime.block_on(cluster.shutdown());
+    Ok(())
 }
 
 #[test]
@@ -142,5 +139,18 @@ fn the_embedded_log_compacts_as_a_cleaner_does() -> Result<()> {
     compaction::check(&mut connection, "create-time", &[]);
     compaction::check(&mut connection, "append-time", &[("message.timestamp.type", "LogAppendTime")]);
     compaction::check(&mut connection, "no-retention", &[("delete.retention.ms", "0")]);
+    Ok(())
+}
+
+#[test]
+fn random_requests_are_answered_alike() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    let embedded = TestCluster::embedded(1)?;
+    let now_ms = now_ms();
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
+    let failures: Vec<String> = (0..seeds)
+        .filter_map(|seed| random::check(&pair.b.bootstrap(), &embedded.bootstrap(), seed, now_ms).err())
+        .collect();
+    assert!(failures.is_empty(), "{} of {seeds} seeds:\n{}", failures.len(), failures.join("\n\n"));
     Ok(())
 }

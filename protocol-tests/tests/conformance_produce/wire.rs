@@ -1,25 +1,33 @@
-//! A blocking connection to a broker: what is needed to put a hand-made batch on the wire and to look at the answer.
-//! Nothing of kmirror's own client is used, because it could not send what is wrong.
+//! What is needed to put a hand-made batch on the wire and to look at what became of it. Nothing of kmirror's own client
+//! is used, because it could not send what is wrong.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use kafka_protocol::messages::describe_producers_request::TopicRequest;
+use kafka_protocol::messages::describe_producers_response::ProducerState;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, BrokerId, CreateTopicsRequest, EndTxnRequest, FetchRequest,
-    FindCoordinatorRequest, InitProducerIdRequest, ProduceRequest, ProducerId, RequestHeader, TopicName,
-    TransactionalId,
+    AddPartitionsToTxnRequest, BrokerId, CreateTopicsRequest, DeleteRecordsRequest, DescribeProducersRequest,
+    EndTxnRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, ProducerId, TopicName, TransactionalId,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+use kafka_protocol::protocol::{Request, StrBytes};
 use kmirror::record::BatchHeader;
+use protocol_tests::raw::RawConnection;
+use protocol_tests::wait::{Look, wait_for};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
+const CONCURRENT_TRANSACTIONS: i16 = 51;
 
 /// What a broker said to one Produce.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,43 +50,16 @@ impl Answer {
     }
 }
 
-pub(crate) struct Connection {
-    stream: TcpStream,
-    correlation_id: i32,
-}
+/// A connection to the only broker of a cluster.
+pub(crate) struct Connection(RawConnection);
 
 impl Connection {
-    pub(crate) fn open(address: &str) -> Connection {
-        let stream = TcpStream::connect(address).expect("the broker listens");
-        stream.set_nodelay(true).expect("an option of every socket");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("not zero");
-        Connection { stream, correlation_id: 0 }
+    pub(crate) fn open(bootstrap: &str) -> Connection {
+        Connection(RawConnection::open(bootstrap).expect("the broker listens"))
     }
 
-    pub(crate) fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
-        self.correlation_id += 1;
-        let header = RequestHeader::default()
-            .with_request_api_key(R::KEY)
-            .with_request_api_version(version)
-            .with_correlation_id(self.correlation_id)
-            .with_client_id(Some(StrBytes::from_static_str("conformance")));
-        let mut body = BytesMut::new();
-        header.encode(&mut body, R::header_version(version)).expect("a valid header");
-        request.encode(&mut body, version).expect("a valid request");
-        let mut frame = BytesMut::with_capacity(body.len() + 4);
-        frame.put_i32(body.len() as i32);
-        frame.extend_from_slice(&body);
-        self.stream.write_all(&frame).expect("the broker reads");
-        let mut size = [0; 4];
-        self.stream.read_exact(&mut size).expect("the broker answers");
-        let mut reply = vec![0; u32::from_be_bytes(size) as usize];
-        self.stream.read_exact(&mut reply).expect("the broker answers whole");
-        let mut reply = Bytes::from(reply);
-        let response_header = R::Response::header_version(version);
-        let header = kafka_protocol::messages::ResponseHeader::decode(&mut reply, response_header)
-            .expect("a response header");
-        assert_eq!(header.correlation_id, self.correlation_id);
-        R::Response::decode(&mut reply, version).expect("a response")
+    fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+        self.0.call(version, request).expect("the broker answers")
     }
 
     /// Creates a topic of one partition and waits until its leader takes requests.
@@ -101,8 +82,18 @@ impl Connection {
         retry(|| self.fetch_once(topic, 0).0 == 0);
     }
 
-    /// Sends one batch with acks=all.
+    /// Sends one batch with acks=all. From version 12 on a transactional Produce needs no AddPartitionsToTxn.
     pub(crate) fn produce(&mut self, topic: &str, transactional_id: Option<&str>, records: &Bytes) -> Answer {
+        self.produce_version(9, topic, transactional_id, records)
+    }
+
+    pub(crate) fn produce_version(
+        &mut self,
+        version: i16,
+        topic: &str,
+        transactional_id: Option<&str>,
+        records: &Bytes,
+    ) -> Answer {
         let data = PartitionProduceData::default().with_index(0).with_records(Some(records.clone()));
         let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
         let request = ProduceRequest::default()
@@ -110,7 +101,7 @@ impl Connection {
             .with_acks(-1)
             .with_timeout_ms(30_000)
             .with_topic_data(vec![topic]);
-        let response = self.call(9, &request);
+        let response = self.call(version, &request);
         let answer = &response.responses[0].partition_responses[0];
         Answer {
             code: answer.error_code,
@@ -142,22 +133,76 @@ impl Connection {
     }
 
     fn fetch_once(&mut self, topic: &str, offset: i64) -> (i16, Bytes) {
-        const BYTES_MAX: i32 = 50_000_000;
+        let partition = self.fetch(topic, offset, 50_000_000, 0);
+        (partition.error_code, partition.records.unwrap_or_default())
+    }
+
+    /// What one Fetch gives, at once.
+    pub(crate) fn fetch(&mut self, topic: &str, offset: i64, bytes_max: i32, isolation: i8) -> PartitionData {
         let partition = FetchPartition::default()
             .with_partition(0)
             .with_current_leader_epoch(-1)
             .with_fetch_offset(offset)
-            .with_partition_max_bytes(BYTES_MAX);
+            .with_partition_max_bytes(bytes_max);
         let topic = FetchTopic::default().with_topic(name(topic)).with_partitions(vec![partition]);
         let request = FetchRequest::default()
             .with_replica_id(BrokerId(-1))
             .with_max_wait_ms(0)
-            .with_max_bytes(BYTES_MAX)
+            .with_max_bytes(50_000_000)
+            .with_isolation_level(isolation)
             .with_session_epoch(-1)
             .with_topics(vec![topic]);
-        let response = self.call(11, &request);
-        let partition = &response.responses[0].partitions[0];
-        (partition.error_code, partition.records.clone().unwrap_or_default())
+        let mut response = self.call(11, &request);
+        response.responses.swap_remove(0).partitions.swap_remove(0)
+    }
+
+    /// Error code, timestamp, offset and leader epoch.
+    pub(crate) fn list_offset(&mut self, topic: &str, timestamp: i64, isolation: i8) -> (i16, i64, i64, i32) {
+        let partition = ListOffsetsPartition::default()
+            .with_partition_index(0)
+            .with_current_leader_epoch(-1)
+            .with_timestamp(timestamp);
+        let topic = ListOffsetsTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
+        let request = ListOffsetsRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_isolation_level(isolation)
+            .with_topics(vec![topic]);
+        let response = self.call(7, &request);
+        let found = &response.topics[0].partitions[0];
+        (found.error_code, found.timestamp, found.offset, found.leader_epoch)
+    }
+
+    /// Error code, epoch and end offset.
+    pub(crate) fn end_offset_for_epoch(&mut self, topic: &str, leader_epoch: i32) -> (i16, i32, i64) {
+        let partition = OffsetForLeaderPartition::default()
+            .with_partition(0)
+            .with_current_leader_epoch(-1)
+            .with_leader_epoch(leader_epoch);
+        let topic = OffsetForLeaderTopic::default().with_topic(name(topic)).with_partitions(vec![partition]);
+        let request =
+            OffsetForLeaderEpochRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![topic]);
+        let response = self.call(4, &request);
+        let found = &response.topics[0].partitions[0];
+        (found.error_code, found.leader_epoch, found.end_offset)
+    }
+
+    /// Error code and new log start offset.
+    pub(crate) fn delete_records(&mut self, topic: &str, before_offset: i64) -> (i16, i64) {
+        let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(before_offset);
+        let topic = DeleteRecordsTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
+        let request = DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(30_000);
+        let response = self.call(2, &request);
+        let result = &response.topics[0].partitions[0];
+        (result.error_code, result.low_watermark)
+    }
+
+    /// The producers that the partition remembers, by id.
+    pub(crate) fn producers(&mut self, topic: &str) -> Vec<ProducerState> {
+        let topic = TopicRequest::default().with_name(name(topic)).with_partition_indexes(vec![0]);
+        let mut response = self.call(0, &DescribeProducersRequest::default().with_topics(vec![topic]));
+        let mut producers = response.topics.swap_remove(0).partitions.swap_remove(0).active_producers;
+        producers.sort_by_key(|producer| producer.producer_id.0);
+        producers
     }
 
     /// A fresh producer id and epoch for a transactional id.
@@ -178,40 +223,53 @@ impl Connection {
         identity
     }
 
-    /// Puts the topic's partition into the transaction.
-    pub(crate) fn add_partition(&mut self, transactional_id: &str, identity: (i64, i16), topic: &str) {
+    /// Puts the topic's partition into the transaction and gives the error code.
+    pub(crate) fn add_partition(&mut self, transactional_id: &str, identity: (i64, i16), topic: &str) -> i16 {
         let topic = AddPartitionsToTxnTopic::default().with_name(name(topic)).with_partitions(vec![0]);
         let request = AddPartitionsToTxnRequest::default()
             .with_v3_and_below_transactional_id(TransactionalId(text(transactional_id)))
             .with_v3_and_below_producer_id(ProducerId(identity.0))
             .with_v3_and_below_producer_epoch(identity.1)
             .with_v3_and_below_topics(vec![topic]);
+        let mut code = 0;
         retry(|| {
             let response = self.call(3, &request);
-            response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+            code = response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code;
+            code != CONCURRENT_TRANSACTIONS
         });
+        code
     }
 
-    /// Ends the transaction and waits until its markers are written.
-    pub(crate) fn end_transaction(&mut self, transactional_id: &str, identity: (i64, i16), committed: bool) {
+    /// Ends the transaction, waits until its markers are written, and gives error code and the epoch to go on with.
+    pub(crate) fn end_transaction(
+        &mut self,
+        version: i16,
+        transactional_id: &str,
+        identity: (i64, i16),
+        committed: bool,
+    ) -> (i16, i16) {
         let request = EndTxnRequest::default()
             .with_transactional_id(TransactionalId(text(transactional_id)))
             .with_producer_id(ProducerId(identity.0))
             .with_producer_epoch(identity.1)
             .with_committed(committed);
+        let mut answer = (0, 0);
         // The second success says that the first one's markers are all there.
         for _ in 0..2 {
-            retry(|| self.call(4, &request).error_code == 0);
+            retry(|| {
+                let response = self.call(version, &request);
+                answer = (response.error_code, response.producer_epoch);
+                answer.0 != CONCURRENT_TRANSACTIONS
+            });
         }
+        if version < 5 { (answer.0, identity.1) } else { answer }
     }
 }
 
+/// Asks until the answer is yes.
 fn retry(mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + TIMEOUT;
-    while !done() {
-        assert!(Instant::now() < end, "the broker did not get ready");
-        std::thread::sleep(RETRY_PAUSE);
-    }
+    let ready = || Ok(if done() { Look::Done(()) } else { Look::Pending(String::new()) });
+    wait_for("the broker to get ready", TIMEOUT, ready).expect("the broker gets ready");
 }
 
 fn text(value: &str) -> StrBytes {

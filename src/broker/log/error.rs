@@ -34,6 +34,8 @@ pub struct AppendError {
     pub log_start_offset: i64,
     /// What else fails with it.
     pub reach: Reach,
+    /// Whether the client gets the text, although no record is named.
+    pub(super) is_told: bool,
 }
 
 impl AppendError {
@@ -45,6 +47,7 @@ impl AppendError {
             record_errors: Vec::new(),
             log_start_offset: -1,
             reach: Reach::Partition,
+            is_told: false,
         }
     }
 
@@ -60,10 +63,22 @@ impl AppendError {
         }
     }
 
-    /// The text of the Produce reply: brokers send one only when they name records or refuse the whole request.
+    /// The coordinator does not know of the transaction, so that the log was not even asked.
+    pub(super) fn not_verified() -> AppendError {
+        let message = "Partition was not added to the transaction";
+        AppendError { is_told: true, ..AppendError::new(ResponseError::InvalidTxnState, message) }
+    }
+
+    /// The bytes could not be counted: the whole request fails.
+    pub(super) fn of_request(self) -> AppendError {
+        AppendError { reach: Reach::Request, is_told: true, ..self }
+    }
+
+    /// The text of the Produce reply: brokers send one only when they name records, refuse the whole request, or have asked
+    /// the coordinator.
     pub fn client_message(&self) -> Option<&str> {
-        let sent = !self.record_errors.is_empty() || self.reach == Reach::Request;
-        sent.then_some(self.message.as_str())
+        let is_told = self.is_told || !self.record_errors.is_empty();
+        is_told.then_some(self.message.as_str())
     }
 
     pub(super) fn invalid_record(message: impl Into<String>) -> AppendError {

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use super::error::{AppendError, Reach};
+use super::error::AppendError;
 use super::settings::LogSettings;
 use crate::record::{HEADER_BYTES, PREFIX_BYTES, crc32c};
 
@@ -20,7 +20,7 @@ pub fn check_first_entry(records: &Bytes) -> Result<(), AppendError> {
 
 fn first_entry(records: &[u8]) -> Result<Option<usize>, AppendError> {
     next_entry(records).map_err(|error| match error.code {
-        ResponseError::CorruptMessage => AppendError { reach: Reach::Request, ..error },
+        ResponseError::CorruptMessage => error.of_request(),
         _ => error,
     })
 }

@@ -52,7 +52,8 @@ impl PartitionLog {
         self.epochs.assign(leader_epoch, base_offset);
         self.log_end_offset = last_offset + 1;
         let bytes = bytes.freeze();
-        self.store.push(Stored { base_offset, last_offset, max_timestamp, leader_epoch, bytes });
+        let is_indexed = false;
+        self.store.push(Stored { is_indexed, base_offset, last_offset, max_timestamp, leader_epoch, bytes });
         Ok(base_offset)
     }
 

@@ -16,7 +16,7 @@
 //! `transactions` (last stable offset, aborted transactions), `epochs` (leader epochs), `read` (fetch and offset lookup),
 //! `trim` (retention, DeleteRecords, truncation), `inject` (what a test puts in by hand).
 //!
-//! Invariants: `log start ≤ last stable ≤ high watermark ≤ log end`; every offset is given out once, but for truncation;
+//! Invariants: `log start ≤ high watermark ≤ log end` and `last stable ≤ high watermark`; every offset is given out once, but for truncation;
 //! stored bytes never change, but for compaction and [`PartitionLog::damage`].
 
 mod compact;
@@ -43,6 +43,7 @@ mod tests;
 mod transactions;
 mod trim;
 mod validate;
+mod verification;
 mod violation;
 
 use bytes::{Bytes, BytesMut};
@@ -69,6 +70,8 @@ use store::{Store, Stored};
 use transactions::Transactions;
 use validate::{Valid, validate};
 
+/// `index.interval.bytes`.
+const INDEX_INTERVAL_BYTES: usize = 4_096;
 /// Violations that are kept; later ones are only counted.
 const VIOLATIONS_MAX: usize = 1_000;
 
@@ -110,6 +113,8 @@ pub struct PartitionLog {
     transactions: Transactions,
     violations: Vec<Violation>,
     violation_count: u64,
+    /// Bytes behind the last batch that is in the offset index.
+    unindexed_bytes: usize,
 }
 
 impl PartitionLog {
@@ -127,6 +132,7 @@ impl PartitionLog {
             transactions: Transactions::default(),
             violations: Vec::new(),
             violation_count: 0,
+            unindexed_bytes: 0,
         }
     }
 
@@ -150,6 +156,12 @@ impl PartitionLog {
         origin: Origin,
     ) -> Result<Appended, AppendError> {
         let batch = the_batch(batch)?;
+        if let (Origin::Client(verification), Ok(header)) = (origin, BatchHeader::parse(&batch))
+            && self.producers.needs_verification(&header)
+            && verification == Verification::Missing
+        {
+            return Err(AppendError::not_verified());
+        }
         let log_start_offset = self.log_start_offset;
         self.append_one(now_ms, leader_epoch, &batch, origin).map_err(|error| error.at_log(log_start_offset))
     }
@@ -254,14 +266,19 @@ impl PartitionLog {
         self.transactions.replicated(self.high_watermark());
     }
 
-    /// Offset up to which every transaction has ended.
+    /// Offset up to which every transaction has ended. When a transaction that is open began below the log start, it is the
+    /// base offset of the first batch, which may lie below the log start, too (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
     pub fn last_stable_offset(&self) -> i64 {
         let high_watermark = self.high_watermark();
-        [self.producers.first_open(), self.transactions.first_unreplicated(high_watermark)]
-            .into_iter()
-            .flatten()
-            .fold(high_watermark, i64::min)
-            .max(self.log_start_offset)
+        let unstable = [self.producers.first_open(), self.transactions.first_unreplicated(high_watermark)];
+        match unstable.into_iter().flatten().min() {
+            None => high_watermark,
+            Some(first) if first >= self.log_start_offset => first.min(high_watermark),
+            Some(_) => {
+                let front = self.store.front().map(|stored| stored.base_offset);
+                front.unwrap_or(self.log_start_offset).min(high_watermark)
+            }
+        }
     }
 
     /// Producer and first offset of the oldest open transaction.
@@ -333,7 +350,11 @@ impl PartitionLog {
         self.track(&header, &bytes);
         self.epochs.assign(leader_epoch, header.base_offset);
         self.log_end_offset = header.next_offset();
+        // `LogSegment.append`: an index entry every `index.interval.bytes`.
+        let is_indexed = self.unindexed_bytes > INDEX_INTERVAL_BYTES;
+        self.unindexed_bytes = if is_indexed { bytes.len() } else { self.unindexed_bytes + bytes.len() };
         self.store.push(Stored {
+            is_indexed,
             base_offset: header.base_offset,
             last_offset: header.last_offset(),
             max_timestamp: header.max_timestamp,

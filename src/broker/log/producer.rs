@@ -10,7 +10,8 @@ use kafka_protocol::error::ResponseError;
 
 use super::error::AppendError;
 use super::validate::Verification;
-use crate::record::{BatchHeader, NO_PRODUCER_EPOCH, NO_SEQUENCE};
+use super::verification::Verifications;
+use crate::record::{BatchHeader, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE};
 
 /// Batches that are remembered per producer.
 pub const BATCHES_REMEMBERED: usize = 5;
@@ -87,9 +88,25 @@ pub(super) enum LastEntry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Producers {
     producers: BTreeMap<i64, Producer>,
+    verifications: Verifications,
 }
 
 impl Producers {
+    /// Whether the coordinator must know of the transaction before this batch is appended (KIP-890). The question itself is
+    /// remembered.
+    pub(super) fn needs_verification(&mut self, header: &BatchHeader) -> bool {
+        if header.producer_id == NO_PRODUCER_ID || !header.attributes.is_transactional() {
+            return false;
+        }
+        let open = self.producers.get(&header.producer_id).is_some_and(|producer| {
+            producer.txn_start_offset.is_some() && producer.epoch == header.producer_epoch
+        });
+        if !open {
+            self.verifications.begin(header);
+        }
+        !open
+    }
+
     /// The batch among the remembered ones that `header` repeats.
     pub(super) fn duplicate_of(&self, header: &BatchHeader) -> Option<Remembered> {
         let producer = self.producers.get(&header.producer_id)?;
@@ -115,16 +132,8 @@ impl Producers {
         partition: &str,
     ) -> Result<(), AppendError> {
         let producer = self.producers.get(&header.producer_id);
-        let open = producer.is_some_and(|producer| {
-            producer.txn_start_offset.is_some() && producer.epoch == header.producer_epoch
-        });
-        if header.attributes.is_transactional() && !open && verification == Verification::Missing {
-            return Err(AppendError::new(
-                ResponseError::InvalidTxnState,
-                "Record was not part of an ongoing transaction",
-            ));
-        }
         self.check_epoch(header.producer_id, header.producer_epoch, offset, partition)?;
+        self.check_pending(header, offset, partition)?;
         check_sequence(producer, header, offset, verification, partition)?;
         if !header.attributes.is_transactional()
             && producer.is_some_and(|producer| producer.txn_start_offset.is_some())
@@ -138,6 +147,20 @@ impl Producers {
             ));
         }
         Ok(())
+    }
+
+    fn check_pending(&self, header: &BatchHeader, offset: i64, partition: &str) -> Result<(), AppendError> {
+        match self.verifications.lowest_sequence(header.producer_id) {
+            Some(lowest) if header.base_sequence > lowest => Err(AppendError::new(
+                ResponseError::OutOfOrderSequenceNumber,
+                format!(
+                    "Out of order sequence number for producer {} at offset {offset} in partition {partition}: {} \
+                     (incoming seq. number), {lowest} (earliest seen sequence)",
+                    header.producer_id, header.base_sequence
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn check_epoch(
@@ -185,6 +208,9 @@ impl Producers {
 
     /// Remembers an appended batch.
     pub(super) fn appended(&mut self, header: &BatchHeader) {
+        if header.attributes.is_transactional() {
+            self.verifications.end(header.producer_id);
+        }
         let producer =
             self.producers.entry(header.producer_id).or_insert_with(|| Producer::new(header.producer_epoch));
         producer.enter_epoch(header.producer_epoch);
@@ -206,6 +232,7 @@ impl Producers {
 
     /// Remembers a marker and gives the first offset of the transaction that it ends, if there was one.
     pub(super) fn ended(&mut self, header: &BatchHeader, coordinator_epoch: i32) -> Option<i64> {
+        self.verifications.end(header.producer_id);
         let producer =
             self.producers.entry(header.producer_id).or_insert_with(|| Producer::new(header.producer_epoch));
         producer.enter_epoch(header.producer_epoch);
@@ -240,6 +267,7 @@ impl Producers {
 
     pub(super) fn clear(&mut self) {
         self.producers.clear();
+        self.verifications.clear();
     }
 
     pub(super) fn last_entry(&self, producer_id: i64) -> Option<LastEntry> {

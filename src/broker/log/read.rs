@@ -38,7 +38,7 @@ pub struct Read {
     pub last_stable_offset: i64,
     /// Log start offset.
     pub log_start_offset: i64,
-    /// With read_committed, the aborted transactions among the batches.
+    /// With read_committed, the aborted transactions among the batches, and maybe some behind them.
     pub aborted: Vec<AbortedTransaction>,
 }
 
@@ -121,7 +121,10 @@ impl PartitionLog {
         }
         let aborted = match isolation {
             Isolation::ReadUncommitted => Vec::new(),
-            Isolation::ReadCommitted => self.transactions.aborted_between(offset, next_offset),
+            Isolation::ReadCommitted if batches.is_empty() => Vec::new(),
+            Isolation::ReadCommitted => {
+                self.transactions.aborted_between(offset, self.indexed_offset_behind(next_offset))
+            }
         };
         Ok(Read {
             batches,
@@ -161,6 +164,13 @@ impl PartitionLog {
             Isolation::ReadUncommitted => self.high_watermark(),
             Isolation::ReadCommitted => self.last_stable_offset(),
         }
+    }
+
+    /// The offset up to which aborted transactions are listed for a read that ends at `next_offset`: that of the next entry
+    /// in the offset index (`LocalLog.addAbortedTransactions`). Readers must cope with more than they need.
+    fn indexed_offset_behind(&self, next_offset: i64) -> i64 {
+        let entry = self.store.iter_from(next_offset).find(|stored| stored.is_indexed);
+        entry.map_or(self.log_end_offset, |stored| stored.last_offset)
     }
 
     pub(super) fn check_offset(&self, offset: i64) -> Result<(), OffsetOutOfRange> {

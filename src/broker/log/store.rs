@@ -13,6 +13,8 @@ pub(super) struct Stored {
     pub(super) last_offset: i64,
     pub(super) max_timestamp: i64,
     pub(super) leader_epoch: i32,
+    /// The offset index of its segment would have an entry for it.
+    pub(super) is_indexed: bool,
     pub(super) bytes: Bytes,
 }
 

@@ -278,9 +278,19 @@ fn transactional_batches_need_an_open_transaction() {
     let batch = |sequence| BatchSpec::of(1).by(7, 0, sequence).transactional().bytes();
     let error = log.append(NOW, 0, &batch(0), CLIENT).unwrap_err();
     assert_eq!(error.code, InvalidTxnState);
+    assert_eq!(error.client_message(), Some("Partition was not added to the transaction"));
     log.append(NOW, 0, &batch(0), VERIFIED).unwrap();
     log.append(NOW, 0, &batch(1), CLIENT).unwrap();
     assert_eq!(append(&mut log, &BatchSpec::of(1).by(7, 0, 2)), Err(InvalidTxnState));
+    // The sequence that was refused first stays the one to begin with.
+    log.write_marker(NOW, 0, &marker(7, 0, TransactionResult::Commit)).unwrap();
+    for sequence in [1, 2] {
+        let error = log.append(NOW, 0, &batch(sequence), VERIFIED);
+        let expected = if sequence == 1 { Ok(AppendKind::Duplicate) } else { Err(OutOfOrderSequenceNumber) };
+        assert_eq!(error.map(|done| done.kind).map_err(|error| error.code), expected);
+    }
+    log.write_marker(NOW, 0, &marker(7, 0, TransactionResult::Abort)).unwrap();
+    log.append(NOW, 0, &batch(2), VERIFIED).unwrap();
     let second = Origin::Client(Verification::DoneV2);
     let unknown = BatchSpec::of(1).by(9, 0, 5).transactional().bytes();
     assert_eq!(log.append(NOW, 0, &unknown, second).unwrap_err().code, OutOfOrderSequenceNumber);
@@ -379,6 +389,19 @@ fn delete_records_in_mid_batch_keeps_the_batch() {
     assert!(log.delete_records(13).is_err());
     assert_eq!(log.delete_records(-1), Ok(12));
     assert_eq!((log.batch_count(), log.size_bytes(), log.log_end_offset()), (0, 0, 12));
+}
+
+/// Seen at 4.3.1: the last stable offset can lie below the log start.
+#[test]
+fn delete_records_in_an_open_transaction_leaves_the_stable_offset_at_a_batch() {
+    let mut log = log();
+    append(&mut log, &BatchSpec::of(4).by(7, 0, 0).transactional()).unwrap();
+    append(&mut log, &BatchSpec::of(4)).unwrap();
+    append(&mut log, &BatchSpec::of(4)).unwrap();
+    for (before, stable) in [(1, 0), (4, 4), (6, 4), (8, 8), (12, 12)] {
+        assert_eq!(log.delete_records(before), Ok(before));
+        assert_eq!(log.last_stable_offset(), stable, "log start {before}");
+    }
 }
 
 #[test]

@@ -226,8 +226,10 @@ impl ClusterState {
         for replicas in placement {
             let index = topic.partitions.len();
             let up = |id: &&i32| brokers.get(id).is_some_and(|broker| broker.is_up);
+            let mut log = PartitionLog::new(format!("{name}-{index}"), settings.clone());
+            log.start_epoch(0);
             topic.partitions.push(Partition {
-                log: PartitionLog::new(format!("{name}-{index}"), settings.clone()),
+                log,
                 leader: replicas.iter().find(up).copied(),
                 leader_epoch: 0,
                 replicas,
