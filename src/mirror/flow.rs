@@ -95,7 +95,6 @@ struct Owner {
     settings: Arc<FlowSettings>,
     source: Cluster,
     target: Cluster,
-    budget: Arc<Budget>,
     requests: mpsc::Receiver<Request>,
     control: Control,
     engine: Engine,
@@ -107,6 +106,9 @@ struct Owner {
     failed_topics: BTreeMap<Arc<str>, String>,
     discovered: bool,
     saved: BTreeMap<TopicPartition, i64>,
+    /// Offsets that may stand in the store for a partition: the last one that is known to, and one that is under way.
+    stored_offsets: BTreeMap<TopicPartition, Vec<i64>>,
+    resumed: bool,
     saving: Option<JoinHandle<Saved>>,
     last_error: Option<String>,
     lanes: Lanes,
@@ -152,6 +154,16 @@ impl Lanes {
     }
 }
 
+/// Whose position a start was decided from.
+enum Standing {
+    /// The right to write has never been lost.
+    First,
+    /// It was lost, but what is stored is what this process has stored: the engine knows more.
+    Ours,
+    /// It was lost, and somebody else has written since.
+    Others,
+}
+
 /// What woke the owner.
 enum Wake {
     Request(Option<Request>),
@@ -186,7 +198,6 @@ impl Owner {
             settings,
             source,
             target,
-            budget,
             requests,
             control,
             started: Instant::now(),
@@ -197,6 +208,8 @@ impl Owner {
             failed_topics: BTreeMap::new(),
             discovered: false,
             saved: BTreeMap::new(),
+            stored_offsets: BTreeMap::new(),
+            resumed: false,
             saving: None,
             last_error: None,
             lanes: Lanes::new(),
@@ -295,22 +308,21 @@ impl Owner {
     fn on_granted(&mut self, granted: Granted) {
         self.state = FlowState::Running;
         self.store = Some(granted.store);
-        self.ask_for_producer();
+        if self.engine.producer().is_none() {
+            self.ask_for_producer();
+        }
+        self.engine.resume();
     }
 
-    /// The right to write is gone: everything that could write is dropped at once.
+    /// The right to write is gone: everything that could write is dropped at once. The engine is kept, so that batches of
+    /// unknown outcome are sent again as they were should the right come back with nobody having written in between.
     fn on_revoked(&mut self, reason: String) {
         tracing::warn!(source = %self.settings.source, target = %self.settings.target, "no longer writes this flow: {reason}");
         self.last_error = Some(reason);
+        self.resumed = true;
+        self.engine.suspend(self.started.elapsed());
+        self.engine.take_commands();
         self.lanes = Lanes::new();
-        let settings = engine_settings(&self.settings, self.target.settings().retry_backoff);
-        self.engine = Engine::new(settings, self.budget.clone());
-        self.started = Instant::now();
-        (self.rewritten_sender, self.rewritten) = mpsc::unbounded_channel();
-        (self.producers_sender, self.producers) = mpsc::unbounded_channel();
-        self.keys.clear();
-        self.topics.clear();
-        self.saved.clear();
         self.saving = None;
         self.store = None;
         self.discovered = false;
@@ -333,7 +345,14 @@ impl Owner {
                         self.engine.record_gap(key, gap.from, gap.to, gap.reason.clone());
                     }
                     let downstream = Some(at.downstream).filter(|&offset| offset >= 0);
-                    self.engine.start(key, at.offset, downstream, now);
+                    let located = self.engine.position(key).is_some();
+                    match self.standing_of(&TopicPartition::new(topic.clone(), partition), at.offset) {
+                        Standing::Ours if located => {}
+                        Standing::Others if located => {
+                            self.engine.start_after_other(key, at.offset, downstream, now);
+                        }
+                        _ => self.engine.start(key, at.offset, downstream, now),
+                    }
                 }
                 PartitionStart::Stopped(stopped) => {
                     self.engine.stop(key, stopped.reason, stopped.message.clone())
@@ -343,6 +362,16 @@ impl Owner {
         self.follow_leaders();
         self.source.request_refresh_of(Topics::Named(vec![topic]));
         self.target.request_refresh_of(Topics::Named(vec![ready.remote.name.clone()]));
+    }
+
+    /// Who has written what a start was decided from.
+    fn standing_of(&mut self, partition: &TopicPartition, offset: i64) -> Standing {
+        let stored = self.stored_offsets.entry(partition.clone()).or_default();
+        if self.resumed && stored.contains(&offset) {
+            return Standing::Ours;
+        }
+        *stored = vec![offset];
+        if self.resumed { Standing::Others } else { Standing::First }
     }
 
     fn key_of(&mut self, ready: &TopicReady, partition: i32) -> PartitionKey {
@@ -565,6 +594,7 @@ impl Owner {
             let at = position.at();
             if self.saved.get(&at) != Some(&position.upstream) {
                 records.push(StateRecord::Position(at.clone(), self.stored(&position)));
+                self.stored_offsets.entry(at.clone()).or_default().push(position.upstream);
                 moved.push((at, position.upstream));
             }
         }
@@ -578,7 +608,12 @@ impl Owner {
     fn on_saved(&mut self, result: Saved) {
         self.saving = None;
         match result {
-            Ok(moved) => self.saved.extend(moved),
+            Ok(moved) => {
+                for (partition, upstream) in moved {
+                    self.stored_offsets.insert(partition.clone(), vec![upstream]);
+                    self.saved.insert(partition, upstream);
+                }
+            }
             Err(error) => {
                 tracing::error!(source = %self.settings.source, target = %self.settings.target, "{error}");
                 self.last_error = Some(error.to_string());

@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::append::{Append, Cargo};
+use super::append::{Append, Cargo, Numbering};
 use super::budget::Budget;
 use super::offset_map::OffsetMap;
 use super::plan::{AbortedFilter, TargetLimits};
@@ -157,6 +157,7 @@ pub struct Engine {
     renewing: BTreeSet<TargetKey>,
     paused_since: Option<Duration>,
     draining: bool,
+    suspended: bool,
     said_transactional: bool,
     events: VecDeque<Event>,
     stopped_sources: BTreeMap<PartitionKey, Option<Duration>>,
@@ -319,6 +320,7 @@ impl Engine {
             renewing: BTreeSet::new(),
             paused_since: None,
             draining: false,
+            suspended: false,
             said_transactional: false,
             events: VecDeque::new(),
             stopped_sources: BTreeMap::new(),
@@ -386,6 +388,24 @@ impl Engine {
         self.release(key, freed);
         self.fetch(key);
         self.regulate(now);
+    }
+
+    /// As [`Engine::start`], after somebody else has written the flow: what we sent and never heard of is theirs to have
+    /// copied. The next epoch keeps what may still be under way out of the log.
+    pub fn start_after_other(
+        &mut self,
+        key: PartitionKey,
+        offset: i64,
+        downstream: Option<i64>,
+        now: Duration,
+    ) {
+        if let Some(target) = self.target_of(key)
+            && let Some(append) = self.targets[target.0 as usize].append.as_mut()
+        {
+            append.requeue(Numbering::NextEpoch);
+            self.update_stuck(target);
+        }
+        self.start(key, offset, downstream, now);
     }
 
     /// Notes a gap: these source offsets cannot be copied any more.
@@ -470,6 +490,34 @@ impl Engine {
         self.draining = true;
         for index in 0..self.sources.len() {
             self.leave_session(PartitionKey(index as u32));
+        }
+    }
+
+    /// The right to write is gone: nothing more is sent or fetched. What is not acknowledged is kept, since it may be in
+    /// the target's log; all else will be fetched again. The owner drops its lanes.
+    pub fn suspend(&mut self, now: Duration) {
+        self.suspended = true;
+        for id in self.requests.keys().copied().collect::<Vec<_>>() {
+            self.on_lost(id, now);
+        }
+        for lane in self.produce_lanes.values_mut() {
+            lane.connection = None;
+        }
+        self.fetch_lanes.clear();
+        self.paused_since = None;
+        for index in 0..self.targets.len() {
+            self.update_stuck(TargetKey(index as u32));
+        }
+        for index in 0..self.sources.len() {
+            self.hold(PartitionKey(index as u32));
+        }
+    }
+
+    /// The right to write is back, and nobody else has written: goes on where it stood.
+    pub fn resume(&mut self) {
+        self.suspended = false;
+        for &broker in self.produce_lanes.keys() {
+            self.commands.push(Command::OpenProduce(broker));
         }
     }
 
@@ -562,7 +610,7 @@ impl Engine {
 
     /// Puts a partition into the session of its leader's lane, if it is to be fetched at all.
     fn fetch(&mut self, key: PartitionKey) {
-        let draining = self.draining;
+        let draining = self.draining || self.suspended;
         let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
         let (SourceState::Waiting, Some((broker, epoch)), false) = (&source.state, source.leader, draining)
         else {

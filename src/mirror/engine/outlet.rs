@@ -265,7 +265,7 @@ impl Engine {
         }
     }
 
-    fn on_lost(&mut self, id: u64, now: Duration) {
+    pub(super) fn on_lost(&mut self, id: u64, now: Duration) {
         let Some(request) = self.forget_request(id) else { return };
         for key in request.keys {
             if let Some(append) = self.targets[key.0 as usize].append.as_mut() {
