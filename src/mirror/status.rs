@@ -68,6 +68,12 @@ pub enum FlowState {
 pub struct PartitionStatus {
     /// Topic on the target.
     pub remote_topic: Arc<str>,
+    /// Where its reading stands: `unlocated`, `waiting`, `fetching`, `held` or `stopped`.
+    pub phase: &'static str,
+    /// Batches that wait to be sent.
+    pub queued_batches: u64,
+    /// Batches that are sent and not acknowledged.
+    pub unacknowledged_batches: u64,
     /// `None` while it is replicated, else why it is not.
     pub stopped: Option<Stopped>,
     /// Source offset that follows the last record known to be on the target; `None` before the first.

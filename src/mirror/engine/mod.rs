@@ -519,6 +519,9 @@ impl Engine {
         for &broker in self.produce_lanes.keys() {
             self.commands.push(Command::OpenProduce(broker));
         }
+        for index in 0..self.sources.len() {
+            self.fetch(PartitionKey(index as u32));
+        }
     }
 
     /// Nothing is in flight, and nothing waits that could be sent now.

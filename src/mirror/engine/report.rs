@@ -90,6 +90,18 @@ impl Engine {
                 let committed = self.settings.isolation_level == IsolationLevel::ReadCommitted;
                 let status = PartitionStatus {
                     remote_topic: self.topics[target.topic].name.clone(),
+                    phase: match source.state {
+                        SourceState::Unlocated => "unlocated",
+                        SourceState::Waiting => "waiting",
+                        SourceState::Fetching(_) => "fetching",
+                        SourceState::Held => "held",
+                        SourceState::Stopped(_) => "stopped",
+                    },
+                    queued_batches: target.queue.len() as u64,
+                    unacknowledged_batches: target
+                        .append
+                        .as_ref()
+                        .map_or(0, |append| append.unacked() as u64),
                     stopped,
                     position: started.then(|| source.window.position()),
                     downstream: source.window.downstream(),
