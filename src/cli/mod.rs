@@ -1,3 +1,41 @@
-//! Commands, exit codes, progress, wording for people.
+//! Commands, exit codes and words for people.
+//!
+//! Logic that another room could own is not here: files are judged by `config`, state is rendered by `observe`, and
+//! `mirror` does the work. This room joins them, and turns signals and outcomes into exit codes.
 
+mod arguments;
+mod check;
 pub mod demo;
+mod demo_command;
+mod exit;
+mod finish;
+mod logging;
+mod render;
+mod run;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use exit::Exit;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // What cannot be printed has no reader; the exit code still tells.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    logging::start(&arguments.logging);
+    let exit = match arguments.command {
+        Command::Run(run) => run::main(&run, &arguments.logging),
+        Command::Check(check) => check::main(&check, &arguments.logging),
+        Command::Demo(demo) => demo_command::main(&demo),
+    };
+    exit.into()
+}

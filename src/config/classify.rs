@@ -77,7 +77,7 @@ fn at_top(key: &str, clusters: &[String]) -> Verdict {
         return if keys::is_cluster_wide(key) {
             Verdict::Known(client.kind, client.effect)
         } else {
-            misplaced(client.kind, &format!("{example}.{}", home_of(client, key)))
+            misplaced_client(client, &format!("{example}.{}", home_of(client, key)))
         };
     }
     if let Some(verdict) = family(key) {
@@ -112,7 +112,7 @@ fn of_cluster(alias: &str, key: &str) -> Verdict {
         return if client.connection || keys::is_cluster_wide(key) || client.is_of("admin") {
             Verdict::Known(client.kind, client.effect)
         } else {
-            misplaced(client.kind, &format!("{alias}.{}", home_of(client, key)))
+            misplaced_client(client, &format!("{alias}.{}", home_of(client, key)))
         };
     }
     if let Some((client, rest)) = client_prefix(key) {
@@ -169,8 +169,8 @@ fn of_flow(source: &str, target: &str, key: &str) -> Verdict {
     if let Some(client) = keys::find_client(key) {
         return match home_of(client, key).split_once('.') {
             _ if is_connection(key) => shared_connection(client.kind, source, key),
-            Some(("producer", _)) => misplaced(client.kind, &format!("{flow}producer.override.{key}")),
-            _ => misplaced(client.kind, &format!("{flow}source.consumer.{key}")),
+            Some(("producer", _)) => misplaced_client(client, &format!("{flow}producer.override.{key}")),
+            _ => misplaced_client(client, &format!("{flow}source.consumer.{key}")),
         };
     }
     match family(key) {
@@ -190,6 +190,14 @@ fn home_of(client: &ClientKey, key: &str) -> String {
 
 fn misplaced(kind: Kind, instead: &str) -> Verdict {
     Verdict::Misplaced(kind, format!("MirrorMaker does not read it here; write {instead}"))
+}
+
+/// What has no effect in any place is not worth moving.
+fn misplaced_client(client: &ClientKey, instead: &str) -> Verdict {
+    match client.effect {
+        Effect::Used => misplaced(client.kind, instead),
+        effect => Verdict::Known(client.kind, effect),
+    }
 }
 
 fn for_process(key: &str) -> Verdict {
@@ -332,7 +340,7 @@ mod tests {
     fn keys_in_the_wrong_place_are_shown_the_right_one() {
         for (key, instead) in [
             ("client.dns.lookup", "A.client.dns.lookup"),
-            ("compression.type", "A.producer.compression.type"),
+            ("acks", "A.producer.acks"),
             ("fetch.min.bytes", "A.consumer.fetch.min.bytes"),
             ("consumer.fetch.min.bytes", "A.consumer.fetch.min.bytes"),
             ("A.fetch.min.bytes", "A.consumer.fetch.min.bytes"),

@@ -44,7 +44,7 @@ pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>)
     }
     linted.read_clusters();
     for (key, &entry) in &last {
-        linted.judge(key, entry, source);
+        linted.judge(key, entry);
     }
     linted
 }
@@ -132,17 +132,17 @@ impl Linted {
     }
 
     /// Says what there is to say about one entry, and takes a comment off its value.
-    fn judge(&mut self, key: &str, index: usize, source: &SourceText) {
+    fn judge(&mut self, key: &str, index: usize) {
         let span = self.entries[index].span();
         let key_span = self.entries[index].key_span;
         match classify::classify(key, &self.clusters) {
             Verdict::Known(kind, effect) => {
-                self.judge_value(key, kind, effect, source);
+                self.judge_value(key, kind, effect);
                 self.problems.extend(effect_of(key, effect, self.value(key)).map(|problem| problem.at(span)));
             }
             Verdict::Misplaced(kind, message) => {
                 self.problems.push(Problem::warning(format!("{key} has no effect")).at(span).help(message));
-                self.judge_value(key, kind, Effect::Nothing(""), source);
+                self.judge_value(key, kind, Effect::Nothing(""));
             }
             Verdict::Refused(message) => {
                 self.problems.push(Problem::error(format!("{key} cannot stand here")).at(span).help(message));
@@ -167,10 +167,10 @@ impl Linted {
         self.raw.get(key).map_or("", |setting| &setting.value)
     }
 
-    fn judge_value(&mut self, key: &str, kind: Kind, effect: Effect, source: &SourceText) {
+    fn judge_value(&mut self, key: &str, kind: Kind, effect: Effect) {
         let Some(setting) = self.raw.get_mut(key) else { return };
         let entry = &self.entries[setting.entry];
-        if let Some(problem) = cut_comment(key, kind, setting, entry, source) {
+        if let Some(problem) = cut_comment(key, kind, setting, entry) {
             self.problems.push(problem);
         }
         let Err(reason) = values::check(kind, &setting.value) else { return };
@@ -188,24 +188,16 @@ fn without_comment(kind: Kind, value: &str) -> &str {
     &value[..values::comment_start(kind, value).unwrap_or(value.len())]
 }
 
-fn cut_comment(
-    key: &str,
-    kind: Kind,
-    setting: &mut Setting,
-    entry: &Entry,
-    source: &SourceText,
-) -> Option<Problem> {
+fn cut_comment(key: &str, kind: Kind, setting: &mut Setting, entry: &Entry) -> Option<Problem> {
     let help = "in a .properties file a comment has a line of its own";
     let place = |at: usize| {
         if *setting.value == entry.value { entry.part(at, at + 1).start } else { entry.value_span.start }
     };
     if let Some(at) = values::comment_start(kind, &setting.value) {
         let span = Span { start: place(at), end: entry.value_span.end };
-        let (line, _) = source.position(span.start);
         let kept = setting.value[..at].trim_end();
         let shown = if setting.value == setting.shown { Rc::from(kept) } else { setting.shown.clone() };
-        let message =
-            format!("line {line}: what follows # is taken for a comment, so that {key} is {shown:?}");
+        let message = format!("what follows # is taken for a comment, so that {key} is {shown:?}");
         (setting.value, setting.shown) = (Rc::from(kept), shown);
         return Some(Problem::warning(message).at(span).help(help));
     }
@@ -272,7 +264,7 @@ mod tests {
             (
                 "clusters=A, B# two",
                 Warning,
-                "line 1: what follows # is taken for a comment, so that clusters is \"A, B\"",
+                "what follows # is taken for a comment, so that clusters is \"A, B\"",
                 "# two",
             ),
             (

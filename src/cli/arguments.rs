@@ -1,0 +1,169 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use super::{demo_command, exit};
+
+const EXAMPLES: &str = "\
+Examples:
+  kmirror demo                                       see it work: two embedded clusters and a mirror between them
+  kmirror check mm2.properties                       everything that is wrong with a file, and what it resolves to
+  kmirror run mm2.properties                         replicate until SIGTERM or SIGINT
+  kmirror run mm2.properties --until-caught-up       a full load: exits when everything is there
+  kmirror run mm2.properties --clusters B            only the flows into B, as with MirrorMaker";
+
+/// Copies Kafka topics from one cluster to another, batch by batch and byte by byte. Takes MirrorMaker 2's files.
+#[derive(Debug, Parser)]
+#[command(name = "kmirror", version, after_help = EXAMPLES, after_long_help = concat_help())]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) logging: Logging,
+}
+
+fn concat_help() -> String {
+    format!("{EXAMPLES}\n\n{}", exit::HELP)
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Replicate as a MirrorMaker 2 file says, until SIGTERM or SIGINT.
+    #[command(after_help = exit::HELP)]
+    Run(Run),
+    /// Report every problem of a file at once, and print what it resolves to.
+    #[command(after_help = exit::HELP)]
+    Check(Check),
+    /// Start two embedded clusters with traffic, mirror one to the other and compare both.
+    #[command(after_help = exit::HELP)]
+    Demo(demo_command::Demo),
+}
+
+/// Logs go to stderr.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Logging {
+    /// Log and show only what goes wrong.
+    #[arg(long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Log more; twice for everything.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// How log lines look.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `kmirror run`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Run {
+    /// A MirrorMaker 2 file.
+    pub(crate) file: PathBuf,
+    /// Only flows into these clusters, as MirrorMaker's option of the same name.
+    #[arg(long, num_args = 1.., value_name = "ALIAS")]
+    pub(crate) clusters: Vec<String>,
+    /// Copy what is there at the start, then exit: 0 when all of it is on the target, else 1 with a list.
+    #[arg(long)]
+    pub(crate) until_caught_up: bool,
+    /// How long to wait for a MirrorMaker that still runs the same flow, before giving up.
+    #[arg(long, value_parser = duration, default_value = "60s", value_name = "TIME")]
+    pub(crate) takeover_timeout: Duration,
+}
+
+/// `kmirror check`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Check {
+    /// A MirrorMaker 2 file.
+    pub(crate) file: PathBuf,
+    /// Only flows into these clusters.
+    #[arg(long, num_args = 1.., value_name = "ALIAS")]
+    pub(crate) clusters: Vec<String>,
+}
+
+/// A time with a unit: `500ms`, `10s`, `2m`, `1h`; seconds without one.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| format!("{text:?} is no time, as 10s or 2m"))?;
+    let millis = match &text[digits..] {
+        "ms" => Some(number),
+        "" | "s" => number.checked_mul(1_000),
+        "m" | "min" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        _ => return Err(format!("{text:?} is no time, as 10s or 2m")),
+    };
+    millis.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_are_read_as_mirrormaker_reads_them() {
+        let arguments = Arguments::try_parse_from([
+            "kmirror",
+            "run",
+            "f",
+            "--clusters",
+            "A",
+            "B",
+            "--until-caught-up",
+            "-vv",
+        ]);
+        let arguments = arguments.unwrap();
+        assert_eq!(arguments.logging.verbose, 2);
+        let Command::Run(run) = arguments.command else { panic!("not run") };
+        assert_eq!(run.clusters, ["A", "B"]);
+        assert!(run.until_caught_up);
+        assert_eq!(run.takeover_timeout, Duration::from_secs(60));
+        for wrong in [
+            &["kmirror", "run"][..],
+            &["kmirror", "run", "f", "--clusters"],
+            &["kmirror", "run", "f", "--quiet", "-v"],
+            &["kmirror", "run", "f", "--log-format", "xml"],
+            &["kmirror", "run", "f", "--takeover-timeout", "soon"],
+            &["kmirror"],
+        ] {
+            assert!(Arguments::try_parse_from(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, millis) in
+            [("500ms", 500), ("10s", 10_000), ("10", 10_000), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)));
+        }
+        for wrong in ["", "s", "1d", "-1s", "1.5s", "18446744073709551615h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn help_names_the_exit_codes_and_examples() {
+        let help = Arguments::command().render_long_help().to_string();
+        for part in ["kmirror run mm2.properties --until-caught-up", "Exit codes:", "130, 143"] {
+            assert!(help.contains(part), "{help}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! SIGINT and SIGTERM: the first asks for an orderly stop, the second ends the process at once.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Waits for signals.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Interrupt,
+    Terminate,
+}
+
+impl Received {
+    /// The exit code of a process that the signal ends, as shells give it.
+    pub(crate) fn exit_code(self) -> i32 {
+        match self {
+            Received::Interrupt => 130,
+            Received::Terminate => 143,
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Received::Interrupt => "SIGINT",
+            Received::Terminate => "SIGTERM",
+        }
+    }
+}
+
+impl Signals {
+    /// From now on signals are waited for instead of ending the process.
+    pub(crate) fn new() -> io::Result<Signals> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Signals { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// The next signal.
+    pub(crate) async fn next(&mut self) -> Received {
+        tokio::select! {
+            biased;
+            Some(()) = self.interrupt.recv() => Received::Interrupt,
+            Some(()) = self.terminate.recv() => Received::Terminate,
+            else => std::future::pending().await,
+        }
+    }
+}
