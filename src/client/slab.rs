@@ -4,13 +4,16 @@
 //! into again. Fresh large buffers would cost a page fault per 4 KB, and small reads a system call each: both are worse
 //! than every copy in this process. So slabs are large while there is traffic, small while there is none.
 //!
+//! A slab lives as long as the longest of its batches, so a few small batches that wait long could hold many slabs. When
+//! too many are held, batches are copied out of theirs instead ([`Slabs::hand_over`]).
+//!
 //! A batch must lie in one piece. One that straddles the end of its slab is copied to the next ([`Slabs::prepare`]): what
 //! is copied is less than a batch per slab. Nothing is allocated by the length that a peer claims, only by twice of what
 //! has arrived.
 
 use std::collections::VecDeque;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 /// A slab while traffic is light.
 const SLAB_BYTES_MIN: usize = 64 * 1024;
@@ -20,6 +23,8 @@ const SLAB_BYTES_LOADED: usize = 1024 * 1024;
 const SLAB_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Slabs that are watched for reuse; older ones are left to their batches.
 const RETIRED_MAX: usize = 64;
+/// Slabs that may be held by batches before those are copied out: more than what is on its way through the process.
+const HELD_MAX: usize = 16;
 
 /// The slab that is being read into, and those that were.
 #[derive(Debug)]
@@ -60,6 +65,9 @@ impl Slabs {
     /// one piece.
     pub fn prepare(&mut self, needed: usize) -> &mut BytesMut {
         self.rewind();
+        if self.retired.len() > HELD_MAX {
+            self.retired.retain_mut(|(slab, bytes)| !slab.try_reclaim(*bytes));
+        }
         let room = self.front.capacity() - self.front.len();
         let fits = needed <= self.front.capacity();
         let little = self.front_bytes / 16;
@@ -78,9 +86,15 @@ impl Slabs {
         }
     }
 
-    /// Tells the size of an entry: slabs hold several of the largest.
-    pub fn saw_entry(&mut self, size_bytes: usize) {
-        self.largest_entry_bytes = self.largest_entry_bytes.max(size_bytes);
+    /// A batch that was split off the front, as it may leave: the slice itself, or a copy when many slabs are held and
+    /// this batch alone would hold another.
+    pub fn hand_over(&mut self, batch: Bytes) -> Bytes {
+        self.largest_entry_bytes = self.largest_entry_bytes.max(batch.len());
+        if self.retired.len() <= HELD_MAX || batch.len() > self.front_bytes / 2 {
+            return batch;
+        }
+        self.copied_bytes += batch.len() as u64;
+        Bytes::copy_from_slice(&batch)
     }
 
     /// Gives back what light traffic does not need; to be called when a fetch brought nothing.
@@ -100,7 +114,7 @@ impl Slabs {
         self.rewind();
     }
 
-    /// Bytes that were copied because a batch straddled the end of a slab.
+    /// Bytes that were copied: batches that straddled the end of a slab, or would have held one.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
@@ -153,7 +167,7 @@ impl Slabs {
 
 #[cfg(test)]
 mod tests {
-    use bytes::{BufMut, Bytes};
+    use bytes::BufMut;
 
     use super::*;
 
@@ -163,9 +177,13 @@ mod tests {
         let room = front.capacity() - front.len();
         assert!(room > 0);
         let count = room.min(bytes_max);
-        for _ in 0..count {
-            front.put_u8(*next);
-            *next = next.wrapping_add(1);
+        let pattern: Vec<u8> = (0..512_usize).map(|at| at as u8).collect();
+        let mut left = count;
+        while left > 0 {
+            let part = left.min(256);
+            front.put_slice(&pattern[usize::from(*next)..usize::from(*next) + part]);
+            *next = next.wrapping_add(part as u8);
+            left -= part;
         }
         slabs.filled(count, room);
         count
@@ -181,7 +199,7 @@ mod tests {
                 read(slabs, batch_bytes, &mut next, usize::MAX);
             }
             let batch = slabs.front().split_to(batch_bytes).freeze();
-            slabs.saw_entry(batch_bytes);
+            let batch = slabs.hand_over(batch);
             for byte in &batch {
                 assert_eq!(*byte, expected);
                 expected = expected.wrapping_add(1);
@@ -226,6 +244,30 @@ mod tests {
         }
         let all: Vec<u8> = kept.concat();
         assert!(all.iter().enumerate().all(|(at, &byte)| byte == at as u8));
+    }
+
+    #[test]
+    fn small_batches_that_wait_long_do_not_hold_many_slabs() {
+        let mut slabs = Slabs::new();
+        let (mut next, mut expected) = (0, 0_u8);
+        let mut waiting = Vec::new();
+        for nth in 0..4_000 {
+            while slabs.front().len() < 10_000 {
+                read(&mut slabs, 10_000, &mut next, usize::MAX);
+            }
+            let batch = slabs.front().split_to(10_000).freeze();
+            let batch = slabs.hand_over(batch);
+            // One batch of each megabyte waits for ever.
+            if nth % 100 == 0 {
+                waiting.push((batch, expected));
+            }
+            expected = expected.wrapping_add((10_000 % 256) as u8);
+            assert!(slabs.retired.len() <= HELD_MAX + 2);
+        }
+        for (batch, first) in waiting {
+            let right = batch.iter().enumerate().all(|(at, &byte)| byte == first.wrapping_add(at as u8));
+            assert!(right);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::session::{FetchSession, HeadVerdict, Patience, Records};
 use super::walker::{FETCH_VERSION_MAX, FETCH_VERSION_MIN, FetchWalker, Step, WalkLimits};
 use crate::client::dial::{Dialler, while_serving};
 use crate::client::slab::Slabs;
-use crate::client::{FetchCommand, FetchEvent, FetchSettings, LaneId};
+use crate::client::{FetchCommand, FetchEvent, FetchSettings, FetchedBatch, LaneId};
 use crate::net::{self, BrokerAddress, Established, HostPort, SIZE_BYTES, encode_request, negotiate};
 use crate::seam::{Seam, Socket};
 
@@ -375,10 +375,10 @@ impl Lane {
             }
             Step::Topic(name) => session.topic(&name),
             Step::Partition(head) => records = session.partition(head, events),
-            Step::Batch(batch) => {
+            Step::Batch(FetchedBatch { bytes, magic }) => {
                 connection.empty_answers = 0;
-                self.slabs.saw_entry(batch.bytes.len());
-                records = session.batch(batch);
+                let bytes = self.slabs.hand_over(bytes);
+                records = session.batch(FetchedBatch { bytes, magic });
             }
             Step::PartitionEnd(end) => session.partition_end(end, events),
             Step::End => {
