@@ -1,3 +1,5 @@
+//! CreateTopics, CreatePartitions, Metadata, configs, DeleteRecords, DescribeCluster.
+
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};

@@ -1,3 +1,5 @@
+//! Fetch without sessions, leaders that move, ListOffsets, OffsetForLeaderEpoch.
+
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::offset_for_leader_epoch_request::{

@@ -1,3 +1,5 @@
+//! The classic group protocol and committed offsets.
+
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;

@@ -1,3 +1,5 @@
+//! Produce: what is stored, what is refused, what is lost without a word.
+
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ProduceRequest;
 

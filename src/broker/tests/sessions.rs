@@ -1,3 +1,5 @@
+//! Incremental fetch sessions (KIP-227).
+
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::ForgottenTopic;
 

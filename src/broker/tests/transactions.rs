@@ -1,3 +1,5 @@
+//! Transactions of both versions, their fences and their offsets.
+
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
