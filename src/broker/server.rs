@@ -81,6 +81,31 @@ impl Shared {
         result
     }
 
+    /// The fault that hits a request and, unless it comes before any effect, the outcome.
+    fn begin(&self, request: &mut Request) -> (Option<Effect>, Option<Outcome>) {
+        self.with(|state, now_ms| {
+            let effect = state.fault(request);
+            match effect {
+                Some(Effect::Drop | Effect::Delay(_) | Effect::Close) => return (effect, None),
+                Some(Effect::Error(code)) => request.refuse_with = Some(code),
+                Some(Effect::ReplyLostAfterEffect) | None => {}
+            }
+            (effect, Some(self.expect_wait(state.handle(request, now_ms))))
+        })
+    }
+
+    fn handle(&self, request: Request) -> Outcome {
+        self.with(|state, now_ms| self.expect_wait(state.handle(&request, now_ms)))
+    }
+
+    /// Makes a wait known before the lock is released, so that no wake is lost.
+    fn expect_wait(&self, outcome: Outcome) -> Outcome {
+        if let Outcome::Wait { id, .. } = outcome {
+            self.wait_on(id);
+        }
+        outcome
+    }
+
     fn wait_on(&self, id: WaitId) -> Arc<Notify> {
         lock(&self.waiters).entry(id).or_default().clone()
     }
@@ -190,23 +215,16 @@ impl Connection {
     }
 
     async fn answer(&mut self, socket: &mut Socket, mut request: Request) -> Result<(), End> {
-        let effect = self.shared.with(|state, _| state.fault(&request));
-        match effect {
-            Some(Effect::Drop) => return drain(socket).await,
-            Some(Effect::Delay(delay)) => tokio::time::sleep(delay).await,
-            Some(Effect::Error(code)) => request.refuse_with = Some(code),
-            Some(Effect::Close) => return Err(End::Reset),
-            Some(Effect::ReplyLostAfterEffect) | None => {}
-        }
-        let shared = &self.shared;
-        let mut outcome = shared.with(|state, now_ms| {
-            let outcome = state.handle(request, now_ms);
-            // Known before the lock is released, so that no wake is lost.
-            if let Outcome::Wait { id, .. } = outcome {
-                shared.wait_on(id);
+        let (effect, outcome) = self.shared.begin(&mut request);
+        let mut outcome = match (outcome, effect) {
+            (Some(outcome), _) => outcome,
+            (None, Some(Effect::Drop)) => return drain(socket).await,
+            (None, Some(Effect::Delay(delay))) => {
+                tokio::time::sleep(delay).await;
+                self.shared.handle(request)
             }
-            outcome
-        });
+            (None, _) => return Err(End::Reset),
+        };
         loop {
             match outcome {
                 Outcome::Wait { id, deadline_ms } => outcome = self.wait(id, deadline_ms).await,

@@ -1,6 +1,7 @@
 //! Fetch: sessions, limits, waiting for data (`KafkaApis.handleFetchRequest`, `ReplicaManager.readFromLog`, `DelayedFetch`).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::FetchRequest;
@@ -94,10 +95,11 @@ impl ClusterState {
     /// Wakes the Fetches that wait for one of these partitions.
     pub(super) fn wake_fetches_of(&mut self, topic: &str, partitions: Range<i32>) {
         let topic_id = self.topics.get(topic).map_or(Uuid::nil(), |topic| topic.id);
+        let (name, nameless): (Arc<str>, Arc<str>) = (Arc::from(topic), Arc::from(""));
         let sessions = &self.sessions;
         for partition in partitions {
-            let by_name = FetchKey { topic: topic.to_owned(), topic_id: Uuid::nil(), partition };
-            let by_id = FetchKey { topic: String::new(), topic_id, partition };
+            let by_name = FetchKey { topic: name.clone(), topic_id: Uuid::nil(), partition };
+            let by_id = FetchKey { topic: nameless.clone(), topic_id, partition };
             self.waits
                 .wake_fetches(|fetch| fetch.is_about(&by_name, sessions) || fetch.is_about(&by_id, sessions));
         }
@@ -118,7 +120,8 @@ impl ClusterState {
             return Ok(Plan::Full { partitions, opens_session });
         }
         let forgotten = body.forgotten_topics_data.iter().flat_map(|topic| {
-            topic.partitions.iter().map(|&index| key(uses_ids, &topic.topic, topic.topic_id, index))
+            let key = key(uses_ids, &topic.topic, topic.topic_id);
+            topic.partitions.iter().map(move |&partition| FetchKey { partition, ..key.clone() })
         });
         let session = self.sessions.advance(broker, id, epoch, uses_ids, asked(body, uses_ids), forgotten)?;
         if session.is_empty() {
@@ -344,6 +347,7 @@ pub(super) fn isolation(level: i8) -> Isolation {
 
 fn asked(body: &FetchRequest, uses_ids: bool) -> Vec<(FetchKey, FetchFrom)> {
     let partitions = body.topics.iter().flat_map(|topic| {
+        let key = key(uses_ids, &topic.topic, topic.topic_id);
         topic.partitions.iter().map(move |partition| {
             let from = FetchFrom {
                 fetch_offset: partition.fetch_offset,
@@ -351,17 +355,18 @@ fn asked(body: &FetchRequest, uses_ids: bool) -> Vec<(FetchKey, FetchFrom)> {
                 last_fetched_epoch: partition.last_fetched_epoch,
                 bytes_max: partition.partition_max_bytes,
             };
-            (key(uses_ids, &topic.topic, topic.topic_id, partition.partition), from)
+            (FetchKey { partition: partition.partition, ..key.clone() }, from)
         })
     });
     partitions.collect()
 }
 
-fn key(uses_ids: bool, name: &str, id: Uuid, partition: i32) -> FetchKey {
+/// The key of a topic's partition 0.
+fn key(uses_ids: bool, name: &str, id: Uuid) -> FetchKey {
     if uses_ids {
-        FetchKey { topic: String::new(), topic_id: id, partition }
+        FetchKey { topic: Arc::from(""), topic_id: id, partition: 0 }
     } else {
-        FetchKey { topic: name.to_owned(), topic_id: Uuid::nil(), partition }
+        FetchKey { topic: Arc::from(name), topic_id: Uuid::nil(), partition: 0 }
     }
 }
 

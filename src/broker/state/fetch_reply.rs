@@ -232,6 +232,8 @@ fn put_varint(buffer: &mut BytesMut, mut value: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use kafka_protocol::messages::{ApiKey, FetchResponse, ResponseHeader};
     use kafka_protocol::protocol::Decodable;
     use uuid::Uuid;
@@ -242,9 +244,9 @@ mod tests {
 
     fn partition(version: i16, index: i32, read: Option<Read>) -> PartitionReply {
         let (topic, topic_id) = if version >= 13 {
-            (String::new(), Uuid::from_u128(7))
+            (Arc::from(""), Uuid::from_u128(7))
         } else {
-            ("topic".to_owned(), Uuid::nil())
+            (Arc::from("topic"), Uuid::nil())
         };
         PartitionReply { read, ..PartitionReply::new(FetchKey { topic, topic_id, partition: index }) }
     }

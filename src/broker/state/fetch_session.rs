@@ -7,6 +7,7 @@
 //! Invariant: `order` and `partitions` hold the same partitions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
 use uuid::Uuid;
@@ -24,7 +25,7 @@ pub(super) const FINAL_EPOCH: i32 = -1;
 /// A partition as a Fetch names it; versions below 13 leave the id nil, later ones the name empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FetchKey {
-    pub(super) topic: String,
+    pub(super) topic: Arc<str>,
     pub(super) topic_id: Uuid,
     pub(super) partition: i32,
 }
@@ -204,7 +205,7 @@ mod tests {
     const BROKER: BrokerId = BrokerId(1);
 
     fn key(partition: i32) -> FetchKey {
-        FetchKey { topic: "t".to_owned(), topic_id: Uuid::nil(), partition }
+        FetchKey { topic: Arc::from("t"), topic_id: Uuid::nil(), partition }
     }
 
     fn from(fetch_offset: i64) -> FetchFrom {

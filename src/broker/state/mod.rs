@@ -44,6 +44,9 @@ use topics::Topics;
 use transaction_api::Transactions;
 use waits::Waits;
 
+/// Violations that are kept.
+const VIOLATIONS_MAX: usize = 1_000;
+
 /// What a handler gives: a reply, a wait, or a body that cannot be read.
 type Handled = Result<Outcome, Malformed>;
 
@@ -127,15 +130,15 @@ impl ClusterState {
     }
 
     /// Carries out a request.
-    pub fn handle(&mut self, request: Request, now_ms: i64) -> Outcome {
+    pub fn handle(&mut self, request: &Request, now_ms: i64) -> Outcome {
         if !self.brokers.get(&request.broker.0).is_some_and(|broker| broker.is_up) {
             return Outcome::Close;
         }
         let range = versions::range(request.key, self.settings.version);
         if !range.is_some_and(|range| (range.min..=range.max).contains(&request.version)) {
-            return self.refuse_version(&request);
+            return self.refuse_version(request);
         }
-        self.dispatch(&request, now_ms).unwrap_or_else(|malformed| {
+        self.dispatch(request, now_ms).unwrap_or_else(|malformed| {
             tracing::debug!(%malformed, "embedded broker closes a connection");
             Outcome::Close
         })
@@ -235,6 +238,9 @@ impl ClusterState {
     }
 
     fn violation(&mut self, topic: &str, partition: i32, what: impl Into<String>) {
+        if self.violations.len() >= VIOLATIONS_MAX {
+            return;
+        }
         self.violations.push(Violation { topic: topic.to_owned(), partition, what: what.into() });
     }
 

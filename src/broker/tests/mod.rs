@@ -47,7 +47,7 @@ impl Bench {
 
     fn send<R: Api>(&mut self, broker: i32, version: i16, body: &R) -> Outcome {
         let request = Request::parse(BrokerId(broker), ConnectionId(0), frame(version, body)).unwrap();
-        self.state.handle(request, self.now_ms)
+        self.state.handle(&request, self.now_ms)
     }
 
     /// The reply, which must come at once.

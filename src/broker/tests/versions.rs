@@ -238,7 +238,7 @@ fn garbage_closes_the_connection_and_never_panics() {
     for end in 0..whole.len() {
         let request = Request::parse(BrokerId(1), ConnectionId(0), whole.slice(..end));
         if let Ok(request) = request {
-            assert_eq!(bench.state.handle(request, START_MS), Outcome::Close, "{end} bytes");
+            assert_eq!(bench.state.handle(&request, START_MS), Outcome::Close, "{end} bytes");
         }
     }
     assert!(
@@ -256,7 +256,7 @@ proptest::proptest! {
             let at = at % bytes.len();
             bytes[at] = to;
             if let Ok(request) = Request::parse(BrokerId(1), ConnectionId(0), Bytes::from(bytes)) {
-                let _ = bench.state.handle(request, START_MS);
+                let _ = bench.state.handle(&request, START_MS);
             }
         }
     }
