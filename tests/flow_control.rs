@@ -132,6 +132,10 @@ impl Owner {
         picked.unwrap_or_else(|_| panic!("no {what} among {seen:#?}"))
     }
 
+    async fn next(&mut self) -> Option<ControlEvent> {
+        self.control.events.recv().await
+    }
+
     async fn granted(&mut self) -> Granted {
         let mut granted = None;
         let wait = async {
@@ -542,4 +546,116 @@ async fn a_holder_that_gave_up_too_early_is_granted_again() {
     owner.granted().await;
     owner.ready("t1").await;
     owner.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_topics_are_created_a_part_at_a_time() {
+    let world = World::new(12).await;
+    for number in 0..250 {
+        world.source.create_topic(&format!("t{number}"), 3, 1, &[]).unwrap();
+    }
+    world.source.create_topic("t-large", 2_500, 1, &[]).unwrap();
+    let mut owner = world.owner("kmirror", settings());
+    let (mut topics, mut started) = (0, 0);
+    owner
+        .wait("whole round", |event| {
+            match event {
+                ControlEvent::TopicReady(ready) => {
+                    (topics, started) = (topics + 1, started + ready.starts.len())
+                }
+                ControlEvent::Discovered { topics: 251, partitions: 3_250, pending: 0 } => return Some(()),
+                _ => {}
+            }
+            None
+        })
+        .await;
+    assert_eq!((topics, started), (251, 3_250));
+    owner.stop().await;
+}
+
+/// When a process held the lease, in virtual time.
+#[derive(Debug)]
+struct Tenure {
+    name: &'static str,
+    from: Duration,
+    to: Duration,
+}
+
+/// Runs processes over a network that fails by a seed; answers with all tenures in the order of their beginnings.
+async fn tenures(seed: u64) -> Vec<Tenure> {
+    const NAMES: [&str; 3] = ["first", "second", "third"];
+    let world = World::new(seed).await;
+    world.source.create_topic("t1", 1, 1, &[]).unwrap();
+    let started = Instant::now();
+    let mut watchers = Vec::new();
+    for name in NAMES {
+        let mut owner = world.owner(name, settings());
+        watchers.push(tokio::spawn(async move {
+            let (mut tenures, mut from) = (Vec::new(), None);
+            let mut end = |from: &mut Option<Duration>| {
+                tenures.extend(from.take().map(|from| Tenure { name, from, to: started.elapsed() }));
+            };
+            loop {
+                let left = Duration::from_secs(400).saturating_sub(started.elapsed());
+                match timeout(left, owner.next()).await {
+                    Ok(Some(ControlEvent::Granted(_))) => from = Some(started.elapsed()),
+                    Ok(Some(ControlEvent::Revoked { .. })) => end(&mut from),
+                    Ok(Some(_)) => {}
+                    Ok(None) | Err(_) => break,
+                }
+            }
+            end(&mut from);
+            tenures
+        }));
+    }
+    let dice = Seam::Simulated(world.simulation.clone());
+    while started.elapsed() < Duration::from_secs(300) {
+        let name = NAMES[(dice.random() % 3) as usize];
+        let broker = 1 + (dice.random() % 3) as i32;
+        let link = match dice.random() % 5 {
+            0 => Link::Silent,
+            1 => Link::Refused,
+            2 => Link::Up(Duration::from_millis(dice.random() % 6_000)),
+            _ => Link::Up(Duration::from_millis(1)),
+        };
+        world.simulation.set_link(name, world.target.address(broker).unwrap(), link);
+        if dice.random().is_multiple_of(8) {
+            let _ = world.target.stop_broker(broker).await;
+            tokio::time::sleep(Duration::from_millis(dice.random() % 5_000)).await;
+            world.target.start_broker(broker).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(dice.random() % 5_000)).await;
+    }
+    NAMES.iter().for_each(|name| world.set_links(name, &world.target, Link::Up(Duration::from_millis(1))));
+    let mut all = Vec::new();
+    for watcher in watchers {
+        all.extend(watcher.await.unwrap());
+    }
+    all.sort_by_key(|tenure| tenure.from);
+    all
+}
+
+/// Case 49: two that write one flow would copy everything twice.
+#[test]
+fn no_two_processes_hold_a_flow_at_once_whatever_the_network_does() {
+    let mut changes = 0;
+    for seed in 0..12 {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let tenures = runtime.block_on(tenures(seed));
+        for pair in tenures.windows(2) {
+            assert!(
+                pair[0].to <= pair[1].from,
+                "seed {seed}: {} and {} at once: {tenures:#?}",
+                pair[0].name,
+                pair[1].name
+            );
+        }
+        assert!(
+            tenures.last().is_some_and(|last| last.to > Duration::from_secs(390)),
+            "seed {seed}: {tenures:#?}"
+        );
+        changes += tenures.len();
+    }
+    assert!(changes > 24, "only {changes} tenures: the network hardly failed");
 }

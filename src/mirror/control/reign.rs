@@ -42,6 +42,8 @@ pub(super) struct Reign {
     pub(super) only: Option<BTreeSet<Arc<str>>>,
     pub(super) told: Option<(usize, usize, usize)>,
     pub(super) warned_of_factor: bool,
+    /// Topics were created that do not show in the metadata yet.
+    pub(super) unshown: bool,
     store_task: Option<JoinHandle<()>>,
     /// Rounds in a row that left a partition without a start, or refreshes that failed.
     failures: u32,
@@ -71,6 +73,7 @@ impl Reign {
             only: None,
             told: None,
             warned_of_factor: false,
+            unshown: false,
             store_task: None,
             failures: 0,
         }
@@ -182,7 +185,7 @@ impl Reign {
     /// When something that failed is due again.
     fn wake_at(&mut self) -> Option<Instant> {
         let (_, _, pending) = self.registry.counts();
-        let again = if pending > 0 { Some(Instant::now() + self.delay()) } else { None };
+        let again = if pending > 0 || self.unshown { Some(Instant::now() + self.delay()) } else { None };
         let retry = self.registry.next_retry().map(|at| (self.started + at).max(Instant::now()));
         [again, retry].into_iter().flatten().min()
     }

@@ -19,12 +19,16 @@ use crate::mirror::start::Phase;
 use crate::mirror::state::records::{FlowStart, StateRecord};
 use crate::mirror::state::{PositionStore, Standing, StoreError, TopicPartition};
 use crate::mirror::topics::apply::{Failures, create_topics, describe_limits, grow_topics, warn_lowered};
-use crate::mirror::topics::diff::{Diff, TopicView, Topics};
+use crate::mirror::topics::diff::{Diff, TopicDiff, TopicView, Topics};
 
 /// How long creating topics may take before the round goes on without them.
 const CREATE_WITHIN: Duration = Duration::from_secs(20);
 /// How long a round waits for topics that it has created to show in the metadata; a later round finds them then.
-const SHOWS_WITHIN: Duration = Duration::from_secs(1);
+const SHOWS_WITHIN: Duration = Duration::from_secs(5);
+/// What is created at once. The first topics of many are copied while the others are created, and a controller refuses
+/// requests for more than 10,000 partitions (`ReplicationControlManager.java`).
+const CREATE_TOPICS_MAX: usize = 100;
+const CREATE_PARTITIONS_MAX: i32 = 2_000;
 
 type Starts = BTreeMap<Arc<str>, BTreeMap<i32, PartitionStart>>;
 
@@ -38,7 +42,7 @@ impl Reign {
             let starts = self.find_starts(store).await?;
             news.extend(starts.keys().cloned());
             self.tell_ready(news, starts).await;
-            if !self.create_and_grow(&round).await {
+            if !self.create_and_grow(round).await {
                 break;
             }
         }
@@ -146,12 +150,14 @@ impl Reign {
         }
     }
 
-    /// Does what is missing on the target; `true` when that brought something to look at.
-    async fn create_and_grow(&mut self, round: &Round) -> bool {
+    /// Does what is missing on the target, as much as goes at once; `true` when there is something to look at or to do.
+    async fn create_and_grow(&mut self, mut round: Round) -> bool {
+        self.unshown = false;
+        let is_cut = cut(&mut round.create);
         if round.create.is_empty() && round.grow.is_empty() {
             return false;
         }
-        self.warn_of_factor(round);
+        self.warn_of_factor(&round);
         let flow = self.flow.clone();
         let work = async {
             let mut failures = create_topics(&flow.source, &flow.target, &flow.settings, &round.create).await;
@@ -168,10 +174,16 @@ impl Reign {
         let awaited: BTreeMap<Arc<str>, i32> =
             done.map(|topic| (topic.remote.clone(), topic.view.partitions)).collect();
         if awaited.is_empty() {
-            return false;
+            return is_cut;
         }
-        // Metadata follows the controller by some milliseconds. What does not show in time is found later.
-        matches!(timeout(SHOWS_WITHIN, flow.target.wait_for_leaders(&awaited)).await, Ok(Ok(_)))
+        // Metadata follows the controller by some milliseconds.
+        let shown = timeout(SHOWS_WITHIN, flow.target.wait_for_leaders(&awaited)).await;
+        if matches!(shown, Ok(Ok(_))) {
+            return true;
+        }
+        flow.target.request_refresh();
+        self.unshown = true;
+        is_cut
     }
 
     async fn tell_failures(&mut self, failures: &Failures) {
@@ -233,6 +245,20 @@ impl Reign {
             self.flow.tell(ControlEvent::Discovered { topics, partitions, pending }).await;
         }
     }
+}
+
+/// Keeps what is created at once; `true` when something is left for later.
+fn cut(create: &mut Vec<TopicDiff>) -> bool {
+    let mut partitions = 0_i32;
+    let fits = |topic: &&TopicDiff| {
+        partitions = partitions.saturating_add(topic.view.partitions);
+        partitions <= CREATE_PARTITIONS_MAX
+    };
+    // One topic that is too large for itself is tried all the same.
+    let count = create.iter().take_while(fits).count().clamp(1, CREATE_TOPICS_MAX);
+    let is_cut = count < create.len();
+    create.truncate(count);
+    is_cut
 }
 
 async fn save(store: &PositionStore, records: Vec<StateRecord>) -> Result<(), End> {
