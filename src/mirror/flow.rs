@@ -32,9 +32,9 @@ use crate::record::{self, Magic, Piece};
 use crate::seam::Seam;
 
 /// Fetch events that wait for the flow; each is at most one read of one partition.
-const FETCH_EVENTS_MAX: usize = 8;
+const FETCH_EVENTS_MAX: usize = 4;
 /// Bytes alive for each fetch lane before reading pauses.
-const LANE_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+const LANE_WINDOW_BYTES: usize = 3 * 1024 * 1024;
 /// The most that a compressed batch may have when it is opened to be rewritten.
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Batches that are rewritten at the same time.

@@ -93,6 +93,11 @@ impl MergeSize {
 
 /// Merges uncompressed batches, each whole, patched or as the source stored it.
 pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
+    merge_into(batches, Vec::new())
+}
+
+/// [`merge`] into a buffer that was used before: fresh large buffers cost more than the copy.
+pub fn merge_into(batches: &[Bytes], buffer: Vec<u8>) -> Result<Merged, Error> {
     let headers = headers_of(batches)?;
     let size = size_of(&headers)?;
     if size.first.attributes.codec()? != Codec::None {
@@ -102,7 +107,7 @@ pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
             rule: "is not none, which merging by copying needs",
         });
     }
-    let mut merger = Merger::new(&size, size.bytes_max());
+    let mut merger = Merger::new(&size, size.bytes_max(), buffer);
     for (header, batch) in headers.iter().zip(batches) {
         verify_crc(batch)?;
         merger.append(header, &batch[HEADER_BYTES..])?;
@@ -115,7 +120,8 @@ pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
 pub fn merge_compressed(batches: &[Bytes], decompressed_bytes_max: usize) -> Result<Merged, Error> {
     let size = size_of(&headers_of(batches)?)?;
     let compressed_bytes: usize = batches.iter().map(Bytes::len).sum();
-    let mut merger = Merger::new(&size, compressed_bytes.saturating_mul(3).min(decompressed_bytes_max));
+    let mut merger =
+        Merger::new(&size, compressed_bytes.saturating_mul(3).min(decompressed_bytes_max), Vec::new());
     let mut bytes_left = decompressed_bytes_max;
     for batch in batches {
         let batch = OpenBatch::open(batch, bytes_left)?;
@@ -156,8 +162,9 @@ struct Merger {
 }
 
 impl Merger {
-    fn new(size: &MergeSize, capacity: usize) -> Merger {
-        let mut bytes = Vec::with_capacity(capacity + WORD_BYTES);
+    fn new(size: &MergeSize, capacity: usize, mut bytes: Vec<u8>) -> Merger {
+        bytes.clear();
+        bytes.reserve(capacity + WORD_BYTES);
         bytes.resize(HEADER_BYTES, 0);
         Merger { bytes, base_timestamp: size.first.base_timestamp, max_timestamp: i64::MIN, record_count: 0 }
     }

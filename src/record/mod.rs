@@ -67,7 +67,7 @@ pub use header::{
     PREFIX_BYTES, TimestampType,
 };
 pub use legacy::convert;
-pub use merge::{MergeSize, Merged, can_merge, merge, merge_compressed};
+pub use merge::{MergeSize, Merged, can_merge, merge, merge_compressed, merge_into};
 pub use patch::{patch, patch_with, verify_crc};
 pub use records::{Header, Headers, OpenBatch, Record, Records};
 pub use rewrite::{Piece, RewriteSettings, Rewritten, Segment, rewrite};

@@ -9,6 +9,7 @@
 //! - `remedy`: what follows a failure;
 //! - `regulate`: back-pressure.
 
+mod buffers;
 mod intake;
 mod outlet;
 mod regulate;
@@ -159,6 +160,7 @@ pub struct Engine {
     draining: bool,
     suspended: bool,
     said_transactional: bool,
+    buffers: buffers::MergeBuffers,
     events: VecDeque<Event>,
     stopped_sources: BTreeMap<PartitionKey, Option<Duration>>,
     now_ms: i64,
@@ -322,6 +324,7 @@ impl Engine {
             draining: false,
             suspended: false,
             said_transactional: false,
+            buffers: buffers::MergeBuffers::default(),
             events: VecDeque::new(),
             stopped_sources: BTreeMap::new(),
             now_ms: 0,

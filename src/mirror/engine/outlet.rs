@@ -204,14 +204,17 @@ impl Engine {
             return cargos.pop();
         }
         let batches: Vec<Bytes> = cargos.iter().map(|cargo| cargo.batch.clone()).collect();
-        match record::merge(&batches) {
-            Ok(merged) => Some(Cargo {
-                batch: merged.batch,
-                record_count: merged.record_count,
-                max_timestamp: merged.max_timestamp,
-                origin: Origin::Merged(cargos.iter().map(|cargo| cargo.origin.batches()).sum()),
-                parts: cargos.into_iter().flat_map(|cargo| cargo.parts).collect(),
-            }),
+        match record::merge_into(&batches, self.buffers.take()) {
+            Ok(merged) => {
+                self.buffers.watch(&merged.batch);
+                Some(Cargo {
+                    batch: merged.batch,
+                    record_count: merged.record_count,
+                    max_timestamp: merged.max_timestamp,
+                    origin: Origin::Merged(cargos.iter().map(|cargo| cargo.origin.batches()).sum()),
+                    parts: cargos.into_iter().flat_map(|cargo| cargo.parts).collect(),
+                })
+            }
             Err(_) => self.put_back_but_first(key, cargos),
         }
     }

@@ -113,6 +113,9 @@ impl Engine {
     /// Pauses or resumes reading.
     pub(super) fn regulate(&mut self, now: Duration) {
         self.arm_stopped(now);
+        if self.requests.is_empty() {
+            self.buffers.clear();
+        }
         let flowing = self.alive_bytes.saturating_sub(self.stuck_bytes);
         let lanes = self.fetch_lanes.len().max(1);
         let high = self.settings.lane_window_bytes * lanes;
