@@ -13,9 +13,6 @@ use kmirror::record::{
     crc32c, merge, next_entry, patch, rewrite,
 };
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const RUNS: usize = 9;
 /// About how long one run of one measurement takes.
 const RUN: Duration = Duration::from_millis(20);

@@ -1,10 +1,9 @@
-//! The `kmirror` binary: an allocator, and the command line of the library.
+//! The `kmirror` binary: the command line of the library.
+//!
+//! It keeps the system's allocator: slabs and merged batches are used again, and beside them little is allocated. With
+//! mimalloc the same copy took as much CPU and twice the memory.
 
 use std::process::ExitCode;
-
-/// Slabs and requests come and go in megabytes, for which the system's allocator returns and faults in pages each time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     kmirror::cli::main()
