@@ -111,12 +111,15 @@ impl Demo<'_> {
     async fn watch_traffic(&mut self, options: Options) -> Result<(), Error> {
         let started = Instant::now();
         let end = started + options.duration;
+        let duration = options.duration.as_secs_f64();
         loop {
-            let (elapsed, duration) = (started.elapsed().as_secs_f64(), options.duration.as_secs_f64());
-            let status = self.replicator.status().await;
-            self.show.state(&status, &format!("{elapsed:.1} of {duration} s"))?;
             let next = (Instant::now() + self.show.interval()).min(end);
-            if self.is_interrupted_before(next).await || Instant::now() >= end || self.traffic.has_ended() {
+            if self.is_interrupted_before(next).await || self.traffic.has_ended() {
+                return Ok(());
+            }
+            let status = self.replicator.status().await;
+            self.show.state(&status, &format!("{:.1} of {duration} s", started.elapsed().as_secs_f64()))?;
+            if Instant::now() >= end {
                 return Ok(());
             }
         }

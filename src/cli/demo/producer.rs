@@ -1,6 +1,6 @@
 //! A small producer for the demo's own traffic: without idempotence, idempotent, or transactional (KIP-98).
 //!
-//! One request at a time, so that sequences need no window. What a broker refuses because it is not ready, or no longer the
+//! One request at a time for each leader, so that sequences need no window. What a broker refuses because it is not ready, or no longer the
 //! leader, is sent again byte-identical.
 
 use std::collections::BTreeMap;
@@ -141,12 +141,13 @@ impl Producer {
         }
         for _ in 0..RETRIES_MAX {
             let refused = self.send_once(topic, &mut waiting).await?;
-            let Some((partition, code)) = refused else { return Ok(bytes) };
-            if !matches!(code.class(), Class::Retriable(_)) {
-                return Err(Error::Refused { topic: topic.clone(), partition, code });
-            }
-            if code.class() == Class::Retriable(Refresh::Metadata) {
-                self.cluster.refresh(Topics::Named(vec![topic.clone()])).await?;
+            match refused {
+                _ if waiting.is_empty() => return Ok(bytes),
+                Some((partition, code)) if !matches!(code.class(), Class::Retriable(_)) => {
+                    return Err(Error::Refused { topic: topic.clone(), partition, code });
+                }
+                Some((_, code)) if code.class() != Class::Retriable(Refresh::Metadata) => {}
+                _ => drop(self.cluster.refresh(Topics::Named(vec![topic.clone()])).await?),
             }
             tokio::time::sleep(RETRY_DELAY).await;
         }
@@ -160,10 +161,17 @@ impl Producer {
         topic: &Arc<str>,
         waiting: &mut BTreeMap<i32, Bytes>,
     ) -> Result<Option<(i32, ErrorCode)>, Error> {
-        let mut refused = None;
+        let mut answers = Vec::new();
         for (leader, partitions) in self.by_leader(topic, waiting.keys().copied()).await? {
-            let request = self.request(topic, &partitions, waiting);
-            let answer = self.cluster.call(Node::Broker(leader), &request).await?.response;
+            let (cluster, request) = (self.cluster.clone(), self.request(topic, &partitions, waiting));
+            let call = async move { cluster.call(Node::Broker(leader), &request).await };
+            answers.push(self.cluster.seam().spawn(call));
+        }
+        let mut refused = None;
+        for answer in answers {
+            // A call that was cut off leaves its partitions waiting.
+            let Ok(answer) = answer.await else { continue };
+            let answer = answer?.response;
             for partition in answer.responses.iter().flat_map(|topic| &topic.partition_responses) {
                 match ErrorCode(partition.error_code) {
                     ErrorCode::NONE => {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::compare::{Comparison, Reader, Rule, Side, compare_topic};
 use super::plan::{Appears, COMPACTED, TOPICS};
 use super::traffic::{Traffic, TrafficSettings};
-use super::{Afterwards, Display, Options, run};
+use super::{Afterwards, Display, Options, Verdict, run};
 use crate::broker::{EmbeddedCluster, Settings};
 use crate::client::{self, Cluster};
 use crate::net::HostPort;
@@ -105,4 +105,49 @@ async fn both_sides_are_equal_at_the_end() {
     assert_eq!(topics, TOPICS.iter().map(|plan| plan.name).collect::<Vec<_>>());
     assert!(verdict.topics.iter().all(|topic| topic.comparison.records > 0), "{out}");
     assert!(out.contains("EQUAL: "), "{out}");
+}
+
+/// Output that interrupts the demo when it says something.
+struct Interrupting {
+    text: String,
+    words: &'static str,
+    interrupt: watch::Sender<bool>,
+}
+
+impl std::io::Write for Interrupting {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.text.push_str(std::str::from_utf8(bytes).unwrap());
+        if self.text.contains(self.words) {
+            self.interrupt.send_replace(true);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn interrupted_at(words: &'static str, options: Options) -> (Verdict, String) {
+    let (interrupt, interrupted) = watch::channel(false);
+    let mut out = Interrupting { text: String::new(), words, interrupt };
+    let verdict = run(Seam::real(), options, interrupted, &mut out).await.unwrap();
+    (verdict, out.text)
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_the_traffic_and_what_was_written_is_compared() {
+    let hour = options(Duration::from_secs(3_600));
+    let (verdict, out) = interrupted_at("of 3600 s: ", hour).await;
+    assert!(verdict.is_equal(), "{out}");
+    assert_eq!(out.matches("EQUAL: ").count(), 1);
+    assert!(verdict.topics.iter().all(|topic| &*topic.topic != "returns"), "{out}");
+}
+
+#[tokio::test]
+async fn kept_clusters_stay_until_an_interrupt_and_are_compared_again() {
+    let short = Options { afterwards: Afterwards::Keep, ..options(Duration::from_millis(300)) };
+    let (verdict, out) = interrupted_at("kcat -C -b 127.0.0.1:", short).await;
+    assert!(verdict.is_equal(), "{out}");
+    assert_eq!(out.matches("EQUAL: ").count(), 2, "{out}");
 }

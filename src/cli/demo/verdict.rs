@@ -49,9 +49,12 @@ impl TopicVerdict {
         let equal = if self.problems().next().is_none() { "equal" } else { "NOT EQUAL" };
         let mut line =
             format!("  {:TOPIC_WIDTH$} {:>12} records  {equal}", self.topic, units::count(records));
-        if superseded > 0 {
-            let older = units::count(superseded);
-            line.push_str(&format!("; {older} older ones were copied before A compacted them away"));
+        if let (Rule::Compacted, Some(written)) = (self.rule, self.written) {
+            line.push_str(&format!(
+                "; A compacted {} others away, {} of them after they were copied",
+                units::count(written.saturating_sub(records)),
+                units::count(superseded)
+            ));
         }
         line
     }
