@@ -12,6 +12,9 @@ use super::run::{failed, runtime};
 use super::signals::Signals;
 use crate::seam::Seam;
 
+/// So many records are some gigabytes, on both sides together.
+const RECORDS_MAX: u128 = 5_000_000;
+
 /// `kmirror demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Demo {
@@ -19,7 +22,7 @@ pub(crate) struct Demo {
     #[arg(long, value_parser = duration, default_value = "10s", value_name = "TIME")]
     duration: Duration,
     /// Records a second, over all topics.
-    #[arg(long, default_value_t = 20_000, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 5_000, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
     /// Keep clusters and mirror up afterwards, for kcat or any other client, until Ctrl-C.
     #[arg(long)]
@@ -30,6 +33,15 @@ pub(crate) struct Demo {
 }
 
 pub(crate) fn main(arguments: &Demo) -> Exit {
+    let records = u128::from(arguments.rate) * arguments.duration.as_millis() / 1_000;
+    if records > RECORDS_MAX {
+        tracing::error!(
+            "--rate {} for --duration {} s would be {records} records; both clusters are in memory, and {RECORDS_MAX} the most",
+            arguments.rate,
+            arguments.duration.as_secs(),
+        );
+        return Exit::Usage;
+    }
     let options = Options {
         duration: arguments.duration,
         rate: arguments.rate,

@@ -12,19 +12,23 @@ type Key = (Arc<str>, Arc<str>, Arc<str>);
 
 /// Columns: title and width, numbers to the right.
 const COLUMNS: [(&str, usize); 7] = [
-    ("records", 13),
-    ("bytes", 10),
-    ("records/s", 11),
-    ("lag", 9),
-    ("verbatim", 9),
-    ("merged", 7),
+    ("records", 11),
+    ("bytes", 9),
+    ("records/s", 9),
+    ("lag", 7),
+    ("verbatim", 8),
+    ("merged", 6),
     ("rewritten", 9),
 ];
-const TOPIC_WIDTH: usize = 30;
+/// What all of them take, with the blank before each.
+const COLUMNS_WIDTH: usize = 66;
+const TOPIC_WIDTH_MIN: usize = 14;
+const TOPIC_WIDTH_MAX: usize = 40;
 
 /// Makes the table, and remembers the last one for its rates.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Table {
+    topic_width: usize,
     before_ms: i64,
     before: BTreeMap<Key, u64>,
 }
@@ -41,15 +45,22 @@ struct Row {
 }
 
 impl Table {
+    /// A table for a terminal so many characters wide; it is 80 at least.
+    pub fn new(width: usize) -> Table {
+        let topic_width = width.saturating_sub(COLUMNS_WIDTH).clamp(TOPIC_WIDTH_MIN, TOPIC_WIDTH_MAX);
+        Table { topic_width, before_ms: 0, before: BTreeMap::new() }
+    }
+
     /// The table of a state: a line for its head and one for each topic, at most `rows_max` of them.
     pub fn render(&mut self, status: &ReplicatorStatus, rows_max: usize) -> Vec<String> {
         let rows = rows(status);
         let seconds = (status.now_ms - self.before_ms).max(1) as f64 / 1_000.0;
-        let mut lines = vec![head()];
+        let mut lines = vec![head(self.topic_width)];
         for (key, row) in rows.iter().take(rows_max) {
-            let before = self.before.get(key).copied();
-            let rate = before.map_or(0.0, |before| row.records.saturating_sub(before) as f64 / seconds);
-            lines.push(line(key, row, rate));
+            // Before the first table lies all time, which makes the first rates zero.
+            let before = self.before.get(key).copied().unwrap_or(0);
+            let rate = row.records.saturating_sub(before) as f64 / seconds;
+            lines.push(line(self.topic_width, key, row, rate));
         }
         if rows.len() > rows_max {
             lines.push(format!("… and {} more", rows.len() - rows_max));
@@ -82,14 +93,14 @@ fn add_rows(rows: &mut BTreeMap<Key, Row>, flow: &FlowStatus) {
     }
 }
 
-fn head() -> String {
-    let mut head = format!("{:TOPIC_WIDTH$}", "topic");
+fn head(topic_width: usize) -> String {
+    let mut head = format!("{:topic_width$}", "topic");
     COLUMNS.iter().for_each(|(title, width)| head.push_str(&format!(" {title:>width$}")));
     head
 }
 
-fn line((source, target, topic): &Key, row: &Row, rate: f64) -> String {
-    let name = shortened(&format!("{source}->{target} {topic}"));
+fn line(topic_width: usize, (source, target, topic): &Key, row: &Row, rate: f64) -> String {
+    let name = shortened(&format!("{source}->{target} {topic}"), topic_width);
     let batches = row.verbatim + row.merged + row.rewritten;
     let share = |part: u64| {
         (part * 100 + batches / 2).checked_div(batches).map_or("-".to_owned(), |share| format!("{share} %"))
@@ -103,7 +114,7 @@ fn line((source, target, topic): &Key, row: &Row, rate: f64) -> String {
         share(row.merged),
         share(row.rewritten),
     ];
-    let mut line = format!("{name:TOPIC_WIDTH$}");
+    let mut line = format!("{name:topic_width$}");
     for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
         line.push_str(&format!(" {cell:>width$}"));
     }
@@ -113,11 +124,11 @@ fn line((source, target, topic): &Key, row: &Row, rate: f64) -> String {
     line
 }
 
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= TOPIC_WIDTH {
+fn shortened(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
         return name.to_owned();
     }
-    name.chars().take(TOPIC_WIDTH - 1).chain(std::iter::once('…')).collect()
+    name.chars().take(width - 1).chain(std::iter::once('…')).collect()
 }
 
 /// Draws lines over those that it drew before.
@@ -155,7 +166,7 @@ mod tests {
     #[test]
     fn each_topic_has_a_line() {
         let mut status = example::status();
-        let mut table = Table::default();
+        let mut table = Table::new(80);
         table.render(&status, 10);
         status.now_ms += 1_000;
         let orders = status.flows[0].partitions.values_mut().next().unwrap();
@@ -164,13 +175,15 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "topic                                records      bytes   records/s       lag  verbatim  merged rewritten",
-                "A->B orders                            1,570     7.0 kB       1,500        10      50 %    17 %      33 %",
-                "A->B payments                              0        0 B           0         0         -       -         -  1 stopped",
+                "topic              records     bytes records/s     lag verbatim merged rewritten",
+                "A->B orders          1,570    7.0 kB     1,500      10     50 %   17 %      33 %",
+                "A->B payments            0       0 B         0       0        -      -         -  1 stopped",
             ]
         );
         assert_eq!(table.render(&status, 1)[2], "… and 1 more");
-        assert_eq!(shortened(&"x".repeat(40)).chars().count(), TOPIC_WIDTH);
+        assert_eq!(shortened(&"x".repeat(40), 14).chars().count(), 14);
+        assert_eq!(lines[0].len(), 80);
+        assert_eq!(COLUMNS.iter().map(|(_, width)| width + 1).sum::<usize>(), COLUMNS_WIDTH);
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl Demo<'_> {
     }
 
     async fn watch_traffic(&mut self, options: Options) -> Result<(), Error> {
+        self.show.begin(&self.replicator.status().await);
         let started = Instant::now();
         let end = started + options.duration;
         let duration = options.duration.as_secs_f64();
@@ -118,7 +119,10 @@ impl Demo<'_> {
                 return Ok(());
             }
             let status = self.replicator.status().await;
-            self.show.state(&status, &format!("{:.1} of {duration} s", started.elapsed().as_secs_f64()))?;
+            self.show.state(
+                &status,
+                &format!("{:.1} of {duration} s", started.elapsed().as_secs_f64().min(duration)),
+            )?;
             if Instant::now() >= end {
                 return Ok(());
             }

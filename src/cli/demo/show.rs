@@ -8,6 +8,8 @@ use super::stage::{BROKERS, Stage};
 use crate::mirror::status::{ReplicatorStatus, RewriteReason};
 use crate::observe::{Meter, Screen, Table, units};
 
+/// Of what is not a terminal.
+const WIDTH: usize = 96;
 /// Topics in the table.
 const ROWS_MAX: usize = 20;
 /// Between two tables.
@@ -34,7 +36,7 @@ impl Display {
         if !std::io::stdout().is_terminal() {
             return Display::Lines;
         }
-        let columns = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+        let columns = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0));
         Display::Terminal { columns }
     }
 }
@@ -45,12 +47,25 @@ pub(super) struct Show<'a> {
     display: Display,
     screen: Screen,
     table: Table,
+    /// Rates over the whole run.
+    whole: Table,
     meter: Meter,
 }
 
 impl Show<'_> {
     pub(super) fn new(out: &mut (dyn Write + Send), display: Display) -> Show<'_> {
-        Show { out, display, screen: Screen::default(), table: Table::default(), meter: Meter::default() }
+        let width = match display {
+            Display::Lines => WIDTH,
+            Display::Terminal { columns } => columns,
+        };
+        Show {
+            out,
+            display,
+            screen: Screen::default(),
+            table: Table::new(width),
+            whole: Table::new(width),
+            meter: Meter::default(),
+        }
     }
 
     pub(super) fn display(&self) -> Display {
@@ -63,6 +78,11 @@ impl Show<'_> {
             Display::Lines => LINE_INTERVAL,
             Display::Terminal { .. } => TABLE_INTERVAL,
         }
+    }
+
+    /// From here on there is traffic.
+    pub(super) fn begin(&mut self, status: &ReplicatorStatus) {
+        self.whole.render(status, 0);
     }
 
     pub(super) fn opening(&mut self, stage: &Stage) -> Result<(), Error> {
@@ -99,9 +119,9 @@ impl Show<'_> {
         Ok(())
     }
 
-    /// The last state, which stays: the table and how batches went.
+    /// The last state, which stays: the table, with rates over all the time since the last one, and how batches went.
     pub(super) fn last_state(&mut self, status: &ReplicatorStatus) -> Result<(), Error> {
-        for line in self.table.render(status, ROWS_MAX) {
+        for line in self.whole.render(status, ROWS_MAX) {
             self.say(&line)?;
         }
         self.say(&batches(status))
