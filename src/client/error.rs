@@ -150,7 +150,10 @@ impl Error {
     /// Whether the same may succeed when it is tried again.
     pub fn is_retriable(&self) -> bool {
         match self {
-            Error::Connection { source, .. } => matches!(source.fault(), net::Fault::Lost | net::Fault::Peer),
+            Error::Connection { source, .. } => match **source {
+                net::Error::Refused { code, .. } => ErrorCode(code).is_retriable(),
+                _ => matches!(source.fault(), net::Fault::Lost | net::Fault::Peer),
+            },
             Error::Refused { code, .. } => code.is_retriable(),
             Error::NoLeader { .. } | Error::NoBroker { .. } | Error::TimedOut { .. } => true,
             Error::Unknown { .. }

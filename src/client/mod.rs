@@ -10,6 +10,8 @@ mod dial;
 #[cfg(test)]
 mod embedded_tests;
 mod error;
+#[cfg(test)]
+mod fault_tests;
 pub mod fetch;
 pub mod group;
 mod lane;
