@@ -28,7 +28,7 @@ use crate::client::{
     Topics,
 };
 use crate::net::Backoff;
-use crate::record::{self, Magic, Piece};
+use crate::record::{self, Piece};
 use crate::seam::Seam;
 
 /// Fetch events that wait for the flow; each is at most one read of one partition.
@@ -39,6 +39,8 @@ const LANE_WINDOW_BYTES: usize = 3 * 1024 * 1024;
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Batches that are rewritten at the same time.
 const REWRITES_MAX: usize = 2;
+/// A queue of this many batches for one partition is a backlog: a broker takes one batch per partition and request.
+const BACKLOG_BATCHES: usize = 48;
 /// How long a stop waits for what is in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
@@ -526,7 +528,7 @@ impl Owner {
         self.seam.spawn(async move {
             let Ok(_permit) = permits.acquire().await else { return };
             let id = job.id;
-            let result = seam.blocking(move || rewritten(&job)).await;
+            let result = seam.blocking(move || job.work.perform()).await;
             let _ = done.send((id, result));
         });
     }
@@ -684,19 +686,14 @@ async fn init_producer(target: &Cluster) -> Result<(i64, i16), String> {
     }
 }
 
-fn rewritten(job: &RewriteJob) -> Rewritten {
-    match job.magic {
-        Magic::V2 => record::rewrite(&job.batch, &job.settings),
-        Magic::V0 | Magic::V1 => record::convert(&job.batch, &job.settings),
-    }
-}
-
 fn engine_settings(settings: &FlowSettings, retry_backoff: Backoff) -> EngineSettings {
     EngineSettings {
         source: settings.source.clone(),
         target: settings.target.clone(),
         isolation_level: settings.fetch.isolation_level,
         batching: settings.batching,
+        batching_compressed: settings.batching_compressed,
+        backlog_batches: BACKLOG_BATCHES,
         on_oversize: settings.on_oversize,
         max_request_bytes: settings.produce.max_request_bytes,
         max_in_flight_requests: settings.produce.max_in_flight_requests,

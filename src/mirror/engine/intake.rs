@@ -6,7 +6,7 @@ use super::super::append::{Cargo, Covers, Origin, Part};
 use super::super::plan::{AbortedFilter, Plan, SkipReason, plan};
 use super::super::status::{EventKind, RewriteReason};
 use super::super::window::EntryId;
-use super::{Command, Engine, Item, Notice, RewriteJob, SourceState, Watermarks, Working, WorkingKind};
+use super::{Command, Engine, Item, Notice, RewriteJob, SourceState, Watermarks, Work, Working, WorkingKind};
 use crate::client::{FetchEvent, Fetched, FetchedBatch, IsolationLevel, PartitionKey, TargetKey};
 use crate::mirror::OnOversize;
 use crate::record::{self, BatchHeader, Magic, Piece, RewriteSettings};
@@ -75,6 +75,7 @@ impl Engine {
                 return;
             }
         }
+        self.merge_backlog(target);
         self.schedule(target);
     }
 
@@ -217,17 +218,16 @@ impl Engine {
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
         };
-        let job =
-            self.start_job(target, RewriteJob { id: 0, batch: batch.bytes, magic: batch.magic, settings });
+        let job = self.start_job(target, Work::Rewrite { batch: batch.bytes, magic: batch.magic, settings });
         let kind = WorkingKind::Batch { entry, reason };
         self.enqueue(target, Item::Working(Working { job, source: key, generation, bytes, kind }));
     }
 
-    pub(super) fn start_job(&mut self, target: TargetKey, job: RewriteJob) -> u64 {
+    pub(super) fn start_job(&mut self, target: TargetKey, work: Work) -> u64 {
         let id = self.next_job;
         self.next_job += 1;
         self.jobs.insert(id, target);
-        self.commands.push(Command::Rewrite(RewriteJob { id, ..job }));
+        self.commands.push(Command::Rewrite(RewriteJob { id, work }));
         id
     }
 
@@ -248,7 +248,13 @@ impl Engine {
         {
             self.targets[target.0 as usize].queue_bytes -= working.bytes;
             match result {
-                Ok(pieces) => self.place_pieces(target, place, working, pieces),
+                Ok(pieces) => match working.kind {
+                    WorkingKind::Merge(_) => self.place_merged(target, place, working, pieces),
+                    _ => self.place_pieces(target, place, working, pieces),
+                },
+                Err(_) if matches!(working.kind, WorkingKind::Merge(_)) => {
+                    self.unmerge(target, place, working)
+                }
                 Err(error) => {
                     let key = working.source;
                     self.put_back(target, place, Item::Working(working));
@@ -286,6 +292,7 @@ impl Engine {
                     cargo.batch.first_chunk::<8>().map_or(0, |bytes| i64::from_be_bytes(*bytes));
                 (PartsOrigin::Cargo { base_offset, parts: cargo.parts }, None)
             }
+            WorkingKind::Merge(_) => return,
         };
         let mut cargos: Vec<Cargo> = Vec::new();
         for piece in pieces {
@@ -438,6 +445,9 @@ impl Item {
         match self {
             Item::Ready(cargo) => cargo.parts.first().map(|part| part.entry),
             Item::Working(Working { kind: WorkingKind::Batch { entry, .. }, .. }) => Some(*entry),
+            Item::Working(Working { kind: WorkingKind::Merge(cargos), .. }) => {
+                cargos.first().and_then(|cargo| cargo.parts.first()).map(|part| part.entry)
+            }
             Item::Working(Working { kind: WorkingKind::Cargo(cargo), .. }) => {
                 cargo.parts.first().map(|part| part.entry)
             }

@@ -9,6 +9,7 @@
 //! - `remedy`: what follows a failure;
 //! - `regulate`: back-pressure.
 
+mod backlog;
 mod buffers;
 mod intake;
 mod outlet;
@@ -31,12 +32,12 @@ use super::offset_map::OffsetMap;
 use super::plan::{AbortedFilter, TargetLimits};
 use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
 use super::window::{EntryId, Window};
-use super::{Batching, OnOversize};
+use super::{Batching, CompressedBatching, OnOversize};
 use crate::client::{
     FetchCommand, FetchPartition, IsolationLevel, PartitionKey, ProduceCommand, TargetKey, TargetTopic,
 };
 use crate::net::Backoff;
-use crate::record::{Magic, RewriteSettings};
+use crate::record::{self, Magic, Piece, RewriteSettings, Rewritten, Segment};
 
 pub use report::Position;
 
@@ -56,6 +57,10 @@ pub struct EngineSettings {
     pub isolation_level: IsolationLevel,
     /// `kmirror.batching`.
     pub batching: Batching,
+    /// `kmirror.batching.compressed`.
+    pub batching_compressed: CompressedBatching,
+    /// A queue of this many batches is a backlog. The first third of it is sent before a worker could be done.
+    pub backlog_batches: usize,
     /// `kmirror.on.oversize`.
     pub on_oversize: OnOversize,
     /// `max.request.size` of the target producer.
@@ -106,17 +111,56 @@ pub struct Notice {
     pub message: String,
 }
 
-/// A batch to be rewritten on another thread.
+/// Work for another thread.
 #[derive(Debug)]
 pub struct RewriteJob {
     /// The engine's number for it.
     pub id: u64,
-    /// The batch.
-    pub batch: Bytes,
-    /// Its message format.
-    pub magic: Magic,
-    /// How.
-    pub settings: RewriteSettings,
+    /// What is to be done.
+    pub work: Work,
+}
+
+/// What is done on another thread.
+#[derive(Debug)]
+pub enum Work {
+    /// A batch is made anew.
+    Rewrite {
+        /// The batch.
+        batch: Bytes,
+        /// Its message format.
+        magic: Magic,
+        /// How.
+        settings: RewriteSettings,
+    },
+    /// Small compressed neighbours become one batch.
+    Merge {
+        /// The batches, of one codec.
+        batches: Vec<Bytes>,
+        /// Most bytes of their records when decompressed.
+        decompressed_bytes_max: usize,
+    },
+}
+
+impl Work {
+    /// Does it.
+    pub fn perform(&self) -> Result<Vec<Piece>, record::Error> {
+        match self {
+            Work::Rewrite { batch, magic: Magic::V2, settings } => record::rewrite(batch, settings),
+            Work::Rewrite { batch, settings, .. } => record::convert(batch, settings),
+            Work::Merge { batches, decompressed_bytes_max } => {
+                let merged = record::merge_compressed(batches, *decompressed_bytes_max)?;
+                let record_count = merged.record_count;
+                Ok(vec![Piece::Batch(Rewritten {
+                    batch: merged.batch,
+                    record_count,
+                    first_upstream_offset: 0,
+                    last_upstream_offset: i64::from(record_count) - 1,
+                    segments: vec![Segment { upstream_offset: 0, record_count }],
+                    max_timestamp: merged.max_timestamp,
+                })])
+            }
+        }
+    }
 }
 
 /// A source partition that a flow takes on.
@@ -260,6 +304,8 @@ enum WorkingKind {
     Batch { entry: EntryId, reason: RewriteReason },
     /// A cargo that the target refused as a whole.
     Cargo(Cargo),
+    /// Small compressed cargos on their way into one.
+    Merge(Vec<Cargo>),
 }
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::append::{Covers, Numbering, Remedy};
 use super::super::status::{EventKind, Stopped};
-use super::{Command, Engine, Item, Notice, RewriteJob, SourceState, Timer, Working, WorkingKind};
+use super::{Command, Engine, Item, Notice, SourceState, Timer, Work, Working, WorkingKind};
 use crate::client::{PartitionKey, ProduceAnswer, TargetKey};
 use crate::mirror::OnOversize;
 use crate::record::{self, Magic, RewriteSettings};
@@ -200,7 +200,7 @@ impl Engine {
         };
         let batch = cargo.batch.clone();
         let bytes = batch.len();
-        let job = self.start_job(key, RewriteJob { id: 0, batch, magic: Magic::V2, settings });
+        let job = self.start_job(key, Work::Rewrite { batch, magic: Magic::V2, settings });
         let (source, generation) = (part.source, part.generation);
         let kind = WorkingKind::Cargo(cargo);
         self.put_back(key, 0, Item::Working(Working { job, source, generation, bytes, kind }));

@@ -44,6 +44,8 @@ fn settings(shape: Shape) -> EngineSettings {
         target: Arc::from("B"),
         isolation_level: IsolationLevel::ReadCommitted,
         batching: shape.batching,
+        batching_compressed: CompressedBatching::Backlog,
+        backlog_batches: 7,
         on_oversize: OnOversize::Stop,
         max_request_bytes: 4_000,
         max_in_flight_requests: 5,
@@ -261,8 +263,7 @@ impl World {
 
     fn deliver_rewrite(&mut self) {
         let Some(job) = self.rewrites.pop_front() else { return };
-        let result = record::rewrite(&job.batch, &job.settings);
-        self.engine.on_rewritten(job.id, result, self.now);
+        self.engine.on_rewritten(job.id, job.work.perform(), self.now);
     }
 
     fn advance(&mut self) {
