@@ -57,6 +57,17 @@ impl Kmirror {
         self.process.exit_code()
     }
 
+    /// An error with the log when it has ended.
+    pub fn expect_running(&mut self) -> Result<()> {
+        match self.exit_code()? {
+            None => Ok(()),
+            Some(code) => Err(HarnessError::Process {
+                what: format!("kmirror ended with {code}"),
+                log: crate::process::tail(&self.output(), 60),
+            }),
+        }
+    }
+
     /// Sends a signal.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         self.process.signal(signal)

@@ -3,6 +3,8 @@
 use crate::compare::{Side, compare_topics};
 use crate::flow::FlowFile;
 use crate::kafka::{Admin, Client, ClusterSpec, Isolation, Kafka, RealKafka, real_kafka};
+use crate::mirror::Kmirror;
+use crate::process::tail;
 use crate::wait::{Look, wait_for};
 use crate::{HarnessError, Result};
 use std::sync::OnceLock;
@@ -76,7 +78,26 @@ impl Pair {
         compare_topics(client, source, Side { bootstrap: &b, topic: &remote }, isolation)
     }
 
-    /// Waits until the remote topic equals the topic; gives the number of records.
+    /// Waits until the remote topic equals the topic; gives the number of records. Ends at once when the mirror does.
+    pub fn wait_mirrored(
+        &self,
+        mirror: &mut Kmirror,
+        flow: &FlowFile,
+        topic: &str,
+        isolation: Isolation,
+        timeout: Duration,
+    ) -> Result<usize> {
+        let what = format!("{} to equal {topic}", flow.remote(topic));
+        wait_for(&what, timeout, || {
+            mirror.expect_running()?;
+            Ok(match self.compare(flow, topic, isolation) {
+                Ok(count) => Look::Done(count),
+                Err(error) => Look::Pending(format!("{error}\n{}", tail(&mirror.output(), 40))),
+            })
+        })
+    }
+
+    /// The same for any mirror.
     pub fn wait_equal(
         &self,
         flow: &FlowFile,
