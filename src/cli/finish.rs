@@ -23,7 +23,8 @@ pub(crate) fn endless(status: &ReplicatorStatus) -> Outcome {
 }
 
 /// Judges a run that ends when it has caught up. A partition that is stopped until a person helps is not waited for; one
-/// that is tried again is, and so is a topic that failed, for as long as `patience` says.
+/// that is tried again is, and so is a topic that failed, for as long as `patience` says. (No partition is stopped for a
+/// broker that is away: that is waited for without end.)
 pub(crate) fn until_caught_up(status: &ReplicatorStatus, patience: Patience) -> Outcome {
     if let Outcome::Failed(reasons) = endless(status) {
         return Outcome::Failed(reasons);
@@ -38,7 +39,7 @@ pub(crate) fn until_caught_up(status: &ReplicatorStatus, patience: Patience) -> 
     if missing.is_empty() { Outcome::CaughtUp } else { Outcome::Missing(missing) }
 }
 
-/// Whether topics that failed are still waited for.
+/// Whether topics that failed and partitions that stopped are still waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// They may heal.
@@ -66,7 +67,8 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
         if state.has_reached_end() {
             continue;
         }
-        let stopped = state.stopped.as_ref().filter(|stopped| stopped.retry_ms.is_none())?;
+        let is_final = |retry_ms: Option<i64>| retry_ms.is_none() || patience == Patience::Exhausted;
+        let stopped = state.stopped.as_ref().filter(|stopped| is_final(stopped.retry_ms))?;
         let position =
             state.position.map_or_else(|| "nothing copied".to_owned(), |at| format!("copied up to {at}"));
         let end = state.end_at_start.map_or_else(String::new, |end| format!(" of {end}"));
@@ -132,7 +134,17 @@ mod tests {
             ),
             (status(running(), vec![], &[]), Waiting, Outcome::CaughtUp),
             (status(running(), vec![partition(4, 5, None)], &[]), Waiting, Outcome::Running),
-            (status(running(), vec![partition(4, 5, Some(Some(1)))], &[]), Exhausted, Outcome::Running),
+            (status(running(), vec![partition(4, 5, Some(Some(1)))], &[]), Waiting, Outcome::Running),
+            (
+                status(running(), vec![partition(4, 5, Some(Some(1)))], &[]),
+                Exhausted,
+                missing("A->B: t-0: copied up to 4 of 5: too large"),
+            ),
+            (
+                status(running(), vec![partition(4, 5, Some(Some(1))), partition(4, 5, None)], &[]),
+                Exhausted,
+                Outcome::Running,
+            ),
             (
                 status(running(), vec![partition(4, 5, Some(None)), partition(5, 5, None)], &[]),
                 Waiting,

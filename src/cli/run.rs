@@ -26,8 +26,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause while an answer about the state still holds the replicator.
 const STOP_PAUSE: Duration = Duration::from_millis(10);
-/// How long a load waits for topics that failed, once nothing else is left.
-const FAILED_TOPICS_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a load waits for topics that failed and partitions that stopped, once nothing else is left.
+const FAILED_PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn main(arguments: &Run, logging: &Logging) -> Exit {
     let options = Options {
@@ -168,7 +168,7 @@ struct Watch {
     output: Output,
     meter: Meter,
     logged: Instant,
-    /// Since when nothing but failed topics keeps a load from its end.
+    /// Since when nothing but failed topics and stopped partitions keeps a load from its end.
     patient_since: Option<Instant>,
 }
 
@@ -225,7 +225,7 @@ impl Watch {
             return Outcome::Running;
         }
         let since = *self.patient_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= FAILED_TOPICS_PATIENCE { without_failed } else { Outcome::Running }
+        if since.elapsed() >= FAILED_PATIENCE { without_failed } else { Outcome::Running }
     }
 
     fn show(&mut self, status: &ReplicatorStatus) {

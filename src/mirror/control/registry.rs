@@ -32,6 +32,21 @@ struct Entry {
     refused: Option<String>,
 }
 
+impl Entry {
+    /// What is awaited of this topic without having failed: its unstarted partitions, those that the target does not
+    /// show yet, or the topic itself.
+    fn pending(&self) -> usize {
+        let has_failed = self.retry_at.is_some() || self.refused.is_some();
+        match &self.ready {
+            None => usize::from(!has_failed),
+            Some(_) if has_failed => self.unstarted.len(),
+            Some((source, remote)) => {
+                self.unstarted.len() + (source.partitions - remote.partitions).max(0) as usize
+            }
+        }
+    }
+}
+
 /// What a round has to do on the target.
 #[derive(Debug, Default)]
 pub(super) struct Round {
@@ -162,11 +177,12 @@ impl Registry {
         self.topics.get(topic)?.ready.as_ref()
     }
 
-    /// Topics selected, their partitions, and how many of those have no start yet.
+    /// Topics selected, their partitions, and how much has no start yet: partitions, and topics that were created but do
+    /// not show on the target.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let ready = self.topics.values().filter_map(|entry| entry.ready.as_ref());
         let partitions = ready.map(|(source, _)| source.partitions.max(0) as usize).sum();
-        let pending = self.topics.values().map(|entry| entry.unstarted.len()).sum();
+        let pending = self.topics.values().map(Entry::pending).sum();
         (self.topics.len(), partitions, pending)
     }
 
@@ -281,6 +297,21 @@ mod tests {
         assert_eq!(events.len(), 2);
         assert!(events.iter().all(|event| matches!(event, ControlEvent::TopicGone { .. })));
         assert!(registry.observe(&diff(&[]), seconds(3)).events.is_empty());
+    }
+
+    #[test]
+    fn what_was_created_but_does_not_show_yet_is_awaited() {
+        let mut registry = Registry::default();
+        let side = |name: &str, partitions| TopicRef { name: Arc::from(name), id: Uuid::nil(), partitions };
+        registry.observe(&diff(&[("t", view(1, 2), Action::Create)]), seconds(0));
+        assert_eq!(registry.counts(), (1, 0, 1));
+        registry.ready(&side("t", 3), &side("A.t", 2));
+        assert_eq!(registry.counts(), (1, 3, 3));
+        registry.started(&TopicPartition::new("t", 0));
+        registry.started(&TopicPartition::new("t", 1));
+        assert_eq!(registry.counts(), (1, 3, 1));
+        registry.failed(&Arc::from("t"), "denied".to_owned(), seconds(1), 0, 0);
+        assert_eq!(registry.counts(), (1, 3, 0));
     }
 
     #[test]
