@@ -171,9 +171,25 @@ impl EmbeddedCluster {
         })
     }
 
-    /// Cuts a partition at `offset`, as an unclean election does. Gives the new end, which may be lower: batches are cut whole.
+    /// Cuts a partition at `offset` under a new leader epoch, as an unclean election does. Gives the new end, which may
+    /// be lower: batches are cut whole.
     pub fn truncate(&self, topic: &str, partition: i32, offset: i64) -> Result<i64, Error> {
-        self.shared.with(|state, _| state.with_log(topic, partition, |log| log.truncate_to(offset)))
+        self.shared.with(|state, _| state.truncate(topic, partition, offset))
+    }
+
+    /// A broker goes on answering Metadata with the topics and leaders of this moment, as one does that lags behind.
+    pub fn freeze_metadata(&self, broker: i32) -> Result<(), Error> {
+        self.shared.with(|state, _| state.freeze_metadata(broker))
+    }
+
+    /// Ends [`freeze_metadata`](EmbeddedCluster::freeze_metadata).
+    pub fn thaw_metadata(&self, broker: i32) {
+        self.shared.with(|state, _| state.thaw_metadata(broker));
+    }
+
+    /// Forgets a transactional id, as its coordinator does after `transactional.id.expiration.ms`.
+    pub fn expire_transactional_id(&self, id: &str) -> bool {
+        self.shared.with(|state, _| state.expire_transactional_id(id))
     }
 
     /// Forgets producers that have been idle for `idle_ms` milliseconds or longer (`producer.id.expiration.ms`).

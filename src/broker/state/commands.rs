@@ -27,6 +27,7 @@ impl ClusterState {
     pub fn broker_up(&mut self, id: i32, port: u16) -> Result<(), Error> {
         let broker = self.broker_mut(id)?;
         (broker.is_up, broker.port) = (true, port);
+        self.frozen.remove(&id);
         for (_, topic) in self.topics.iter_mut() {
             for partition in &mut topic.partitions {
                 if partition.leader.is_none() && partition.replicas.contains(&id) {
@@ -50,6 +51,32 @@ impl ClusterState {
         found.elect(Some(to));
         self.wake_fetches_of(topic, partition..partition + 1);
         Ok(())
+    }
+
+    /// Cuts a partition at `offset` under a new leader epoch, as an unclean election does. Gives the new end.
+    pub fn truncate(&mut self, topic: &str, partition: i32, offset: i64) -> Result<i64, Error> {
+        let found = find(&mut self.topics, topic, partition)?;
+        let end_offset = found.log.truncate_to(offset);
+        found.elect(found.leader);
+        self.wake_fetches_of(topic, partition..partition + 1);
+        Ok(end_offset)
+    }
+
+    /// A broker goes on answering Metadata with the topics and leaders of this moment, until it is thawed or restarted.
+    pub fn freeze_metadata(&mut self, broker: i32) -> Result<(), Error> {
+        self.broker_mut(broker)?;
+        self.freeze(broker);
+        Ok(())
+    }
+
+    /// A broker's Metadata is up to date again.
+    pub fn thaw_metadata(&mut self, broker: i32) {
+        self.frozen.remove(&broker);
+    }
+
+    /// Forgets a transactional id (`transactional.id.expiration.ms`); whether it was known.
+    pub fn expire_transactional_id(&mut self, id: &str) -> bool {
+        self.transactions.remove(id)
     }
 
     /// Makes a topic as an admin client would.

@@ -4,6 +4,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -66,8 +67,14 @@ impl ClusterState {
             None => true,
             Some(topics) => topics.is_empty() && request.version == 0,
         };
-        let topics = if asks_all {
-            self.topics.iter().map(|(name, topic)| self.describe_topic(request, name, topic)).collect()
+        let topics = if let Some(frozen) = self.frozen.get(&request.broker.0) {
+            let asked = body.topics.as_deref().filter(|_| !asks_all);
+            asked_of_frozen(frozen, asked)
+        } else if asks_all {
+            self.topics
+                .iter()
+                .map(|(name, topic)| self.describe_topic(request.refuse_with, name, topic))
+                .collect()
         } else {
             let create = body.allow_auto_topic_creation || request.version < 4;
             let asked = body.topics.unwrap_or_default();
@@ -111,7 +118,7 @@ impl ClusterState {
             self.auto_create(&resolved);
         }
         match self.topics.get(&resolved) {
-            Some(topic) => self.describe_topic(request, &resolved, topic),
+            Some(topic) => self.describe_topic(request.refuse_with, &resolved, topic),
             None => {
                 let error = match check_name(&resolved) {
                     Ok(()) => ResponseError::UnknownTopicOrPartition,
@@ -131,11 +138,17 @@ impl ClusterState {
         }
     }
 
-    fn describe_topic(&self, request: &Request, name: &str, topic: &Topic) -> MetadataResponseTopic {
+    /// From now on this broker answers Metadata as the topics are now, as one does that lags behind its controller.
+    pub(super) fn freeze(&mut self, broker: i32) {
+        let topics = self.topics.iter().map(|(name, topic)| self.describe_topic(None, name, topic)).collect();
+        self.frozen.insert(broker, topics);
+    }
+
+    fn describe_topic(&self, refuse_with: Option<i16>, name: &str, topic: &Topic) -> MetadataResponseTopic {
         let partitions =
             (0..).zip(&topic.partitions).map(|(index, partition)| self.describe_partition(index, partition));
         MetadataResponseTopic::default()
-            .with_error_code(request.refuse_with.unwrap_or_default())
+            .with_error_code(refuse_with.unwrap_or_default())
             .with_name(Some(TopicName(StrBytes::from_string(name.to_owned()))))
             .with_topic_id(topic.id)
             .with_partitions(partitions.collect())
@@ -225,6 +238,30 @@ impl ClusterState {
     fn controller(&self) -> i32 {
         self.brokers.iter().find(|(_, broker)| broker.is_up).map_or(-1, |(&id, _)| id)
     }
+}
+
+fn asked_of_frozen(
+    frozen: &[MetadataResponseTopic],
+    asked: Option<&[MetadataRequestTopic]>,
+) -> Vec<MetadataResponseTopic> {
+    let Some(asked) = asked else { return frozen.to_vec() };
+    let find = |topic: &MetadataRequestTopic| {
+        let found = match &topic.name {
+            Some(name) => frozen.iter().find(|one| one.name.as_ref() == Some(name)),
+            None => frozen.iter().find(|one| one.topic_id == topic.topic_id),
+        };
+        let error = match &topic.name {
+            Some(_) => ResponseError::UnknownTopicOrPartition,
+            None => ResponseError::UnknownTopicId,
+        };
+        found.cloned().unwrap_or_else(|| {
+            MetadataResponseTopic::default()
+                .with_error_code(error.code())
+                .with_name(topic.name.clone())
+                .with_topic_id(topic.topic_id)
+        })
+    };
+    asked.iter().map(find).collect()
 }
 
 /// `String.hashCode`.

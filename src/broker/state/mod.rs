@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
+use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 
 use super::fault::{Effect, FaultRule, Faults};
 use super::settings::Settings;
@@ -78,6 +79,8 @@ pub struct ClusterState {
     random: Random,
     brokers: BTreeMap<i32, Broker>,
     broker_configs: BTreeMap<String, String>,
+    /// What brokers with stale metadata answer.
+    frozen: BTreeMap<i32, Vec<MetadataResponseTopic>>,
     topics: Topics,
     sessions: Sessions,
     groups: Groups,
@@ -111,6 +114,7 @@ impl ClusterState {
             random,
             brokers,
             broker_configs: BTreeMap::new(),
+            frozen: BTreeMap::new(),
             topics: Topics::default(),
             sessions: Sessions::default(),
             groups: Groups::default(),

@@ -99,6 +99,10 @@ impl Transactions {
         Ok(())
     }
 
+    pub(super) fn remove(&mut self, id: &str) -> bool {
+        self.by_id.remove(id).is_some()
+    }
+
     pub(super) fn next_timer_ms(&self) -> Option<i64> {
         self.by_id.values().filter_map(Transaction::due_ms).min()
     }

@@ -151,3 +151,21 @@ fn the_cluster_names_the_brokers_that_are_up() {
     assert_eq!(brokers, [(2, 9_001), (3, 9_002)]);
     assert_eq!(reply.cluster_id.len(), 22);
 }
+
+#[test]
+fn stale_metadata_stays_until_it_is_thawed() {
+    let mut bench = Bench::with_topic(2, 1, 2, &[]);
+    bench.state.freeze_metadata(1).unwrap();
+    bench.state.create_topic_named("new", 1, 1, &[]).unwrap();
+    bench.state.move_leader("t", 0, 2).unwrap();
+    let mut seen = |bench: &mut Bench, broker| {
+        let topic = |topic: &str| MetadataRequestTopic::default().with_name(Some(name(topic)));
+        let request = MetadataRequest::default().with_topics(Some(vec![topic("t"), topic("new")]));
+        let reply = bench.ask(broker, 12, &request);
+        (reply.topics[0].partitions[0].leader_id.0, reply.topics[1].error_code)
+    };
+    assert_eq!(seen(&mut bench, 1), (1, ResponseError::UnknownTopicOrPartition.code()));
+    assert_eq!(seen(&mut bench, 2), (2, 0));
+    bench.state.thaw_metadata(1);
+    assert_eq!(seen(&mut bench, 1), (2, 0));
+}

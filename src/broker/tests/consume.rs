@@ -93,6 +93,20 @@ fn a_moved_leader_fences_old_epochs_and_shows_where_logs_part() {
 }
 
 #[test]
+fn a_truncation_begins_an_epoch_and_shows_where_logs_part() {
+    let mut bench = Bench::with_topic(1, 1, 1, &[]);
+    bench.produce(&batch(3, "a"));
+    bench.produce(&batch(3, "b"));
+    assert_eq!(bench.state.truncate("t", 0, 4).unwrap(), 3);
+    assert_eq!(bench.state.leader("t", 0), Some((Some(1), 1)));
+    bench.produce(&batch(9, "c"));
+    let mut request = fetch("t", &[(0, 6)]);
+    request.topics[0].partitions[0].last_fetched_epoch = 0;
+    let parted: FetchResponse = bench.ask(1, 12, &request);
+    assert_eq!(parted.responses[0].partitions[0].diverging_epoch.end_offset, 3);
+}
+
+#[test]
 fn offsets_are_listed_by_name_time_and_epoch() {
     let mut bench = Bench::with_topic(1, 1, 1, &[]);
     bench.produce(&batch(3, "a"));

@@ -94,6 +94,17 @@ async fn a_crash_resets_connections_and_a_restart_serves_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed() {
+    let seam = Seam::Simulated(Simulation::new(1));
+    let cluster = start(&seam, 1).await;
+    let mut client = Client::dial(&seam, cluster.address(1).unwrap()).await.unwrap();
+    client.ask(12, &MetadataRequest::default().with_topics(None)).await.unwrap();
+    let began = tokio::time::Instant::now();
+    assert_eq!(client.socket.read(&mut [0; 1]).await.unwrap(), 0);
+    assert_eq!(began.elapsed().as_secs(), 600);
+}
+
+#[tokio::test(start_paused = true)]
 async fn faults_hit_as_they_are_told_to() {
     let seam = Seam::Simulated(Simulation::new(1));
     let cluster = start(&seam, 1).await;
