@@ -161,6 +161,7 @@ impl Reign {
             let phase = if store.is_first_start() { Phase::FirstStart } else { Phase::Later };
             self.beginning = Some(Beginning { phase, partitions: None, is_stored: false });
         }
+        tracing::info!(target: "kmirror::control", flow = %flow.name(), partitions = store.partitions(), "writes this flow; positions read");
         let granted = Granted { store: store.clone(), producer: store.producer(), gaps: store.gaps() };
         self.store_task = Some(flow.seam.spawn(owner.run()));
         flow.tell(ControlEvent::Granted(granted)).await;

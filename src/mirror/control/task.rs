@@ -170,12 +170,19 @@ async fn wait_for_mirror_maker(
     let group = &flow.settings.worker_group_id;
     let started = Instant::now();
     let gone = async {
+        let mut has_said = false;
         loop {
             let members = flow.mirror_makers().await;
             match takeover::before_start(group, members, started.elapsed(), takeover_timeout) {
                 Step::Clear => return None,
                 Step::Refuse(reason) => return Some(End::Failed(reason)),
-                Step::Wait(state) => flow.state(state).await,
+                Step::Wait(state) => {
+                    if !has_said {
+                        tracing::info!(target: "kmirror::control", flow = %flow.name(), group, members, "waiting until MirrorMaker is gone");
+                        has_said = true;
+                    }
+                    flow.state(state).await;
+                }
             }
             sleep(WAIT_INTERVAL).await;
         }
@@ -229,7 +236,10 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
                 LeaseState::Held(since) => return Ok(since),
                 LeaseState::Refused(reason) => return Err(End::Failed(reason)),
                 LeaseState::Seeking(_) => {}
-                LeaseState::Standby { .. } => flow.state(FlowState::Standby).await,
+                LeaseState::Standby { holder } => {
+                    tracing::info!(target: "kmirror::control", flow = %flow.name(), %holder, "another kmirror writes this flow; standing by");
+                    flow.state(FlowState::Standby).await;
+                }
             }
             lease.changed().await;
         }

@@ -43,7 +43,7 @@ pub(super) struct Batches {
 }
 
 /// Makes the batches that say `records`; of several for one key the last counts. `in_mm2` are the partitions that
-/// MirrorMaker's topic speaks of: a beginning at offset 0 must take back what it says there.
+/// MirrorMaker's topic speaks of: a position of 0 must take back what it says there.
 pub(super) fn batches(
     layout: &Layout,
     records: &[StateRecord],
@@ -68,13 +68,13 @@ pub(super) fn mm2_offset<'a>(
     record: &'a StateRecord,
     in_mm2: &BTreeSet<TopicPartition>,
 ) -> Option<(&'a TopicPartition, i64)> {
-    match record {
-        StateRecord::Position(source, position) => Some((source, position.upstream - 1)),
-        StateRecord::Baseline(source, begin) if begin.upstream > 0 || in_mm2.contains(source) => {
-            Some((source, begin.upstream - 1))
-        }
-        _ => None,
-    }
+    let (source, upstream) = match record {
+        StateRecord::Position(source, position) => (source, position.upstream),
+        StateRecord::Baseline(source, begin) => (source, begin.upstream),
+        _ => return None,
+    };
+    // MirrorMaker knows no offset before the first record; it has to be told only where it believes another one.
+    (upstream > 0 || in_mm2.contains(source)).then_some((source, upstream - 1))
 }
 
 /// Fills batches for the partitions of one topic.
@@ -233,10 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_at_zero_is_no_news_to_mirror_maker() {
-        let batches = batches(&layout(), &[baseline("foo", 0)], &BTreeSet::new(), 99).unwrap();
+    fn a_position_of_zero_is_no_news_to_mirror_maker() {
+        let saved = [baseline("foo", 0), position("foo", 0, 0)];
+        let batches = batches(&layout(), &saved, &BTreeSet::new(), 99).unwrap();
         assert!(batches.offsets.is_empty());
-        assert_eq!(records(&batches.state).len(), 1);
+        assert_eq!(records(&batches.state).len(), 2);
     }
 
     #[test]

@@ -111,6 +111,11 @@ impl PositionStore {
         lock(&self.memory).standing(source)
     }
 
+    /// Partitions of which something is remembered.
+    pub fn partitions(&self) -> usize {
+        lock(&self.memory).partitions.len()
+    }
+
     /// Whether the flow's beginning is on record.
     pub fn has_begun(&self) -> bool {
         lock(&self.memory).flow_start.is_some()
