@@ -9,6 +9,9 @@
 //! (S, e)   ── incremental ─►  answer with id S: (S, e+1) with id 0: (0, 0), the broker ended the session
 //! (S, e)   ── FETCH_SESSION_ID_NOT_FOUND ─► (0, 0)       other session errors, lost answers: (S, 0), a full fetch that replaces S
 //! ```
+//! Batches are read from leaders: `client.rack` is not sent, because a broker that would rather have another replica read
+//! from (KIP-392) sends no records then.
+//!
 //! A partition's fetch offset follows the headers of the batches that came, so that data the flow was given is never
 //! asked for again. What a response brings of a partition counts only if the partition was in a request since its `Add`.
 

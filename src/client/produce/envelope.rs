@@ -73,11 +73,16 @@ pub fn produce_version(broker_version_max: i16, request: &ProduceRequest) -> i16
 }
 
 /// Writes the envelope of a request with `acks=all`; bodies over [`BODY_COPY_BYTES_MAX`] are referred to, not copied.
+/// `arena` is what earlier envelopes were written into: once they are gone, their memory is used again.
 ///
 /// # Errors
 /// [`EnvelopeError`] when the request is too large for a frame or a name too long for its field.
-pub fn encode_produce(head: &ProduceHead<'_>, request: &ProduceRequest) -> Result<Envelope, EnvelopeError> {
-    let mut writer = Writer::new(head.version, request);
+pub fn encode_produce(
+    head: &ProduceHead<'_>,
+    request: &ProduceRequest,
+    arena: &mut BytesMut,
+) -> Result<Envelope, EnvelopeError> {
+    let mut writer = Writer::new(head.version, request, arena);
     writer.head(head)?;
     let batches: Vec<Placed<'_>> = request.batches.iter().collect();
     let same_topic = |a: &Placed<'_>, b: &Placed<'_>| a.0.0 == b.0.0;
@@ -103,12 +108,12 @@ type Placed<'a> = (&'a (u32, i32), &'a ProduceBatch);
 struct Writer<'a> {
     flexible: bool,
     topic_ids: bool,
-    bytes: BytesMut,
+    bytes: &'a mut BytesMut,
     bodies: Vec<(usize, &'a Bytes)>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(version: i16, request: &ProduceRequest) -> Writer<'a> {
+    fn new(version: i16, request: &ProduceRequest, arena: &'a mut BytesMut) -> Writer<'a> {
         let batch_bytes: usize = request
             .batches
             .values()
@@ -117,10 +122,12 @@ impl<'a> Writer<'a> {
                 HEADER_BYTES + copied + OVERHEAD_BYTES
             })
             .sum();
+        arena.clear();
+        arena.reserve(256 + batch_bytes);
         Writer {
             flexible: version >= FLEXIBLE_SINCE,
             topic_ids: version >= TOPIC_IDS_SINCE,
-            bytes: BytesMut::with_capacity(256 + batch_bytes),
+            bytes: arena,
             bodies: Vec::with_capacity(request.batches.len()),
         }
     }
@@ -193,12 +200,12 @@ impl<'a> Writer<'a> {
         self.bytes.put_u8(value as u8);
     }
 
-    fn finish(mut self) -> Result<Envelope, EnvelopeError> {
+    fn finish(self) -> Result<Envelope, EnvelopeError> {
         let referred: usize = self.bodies.iter().map(|(_, body)| body.len()).sum();
         let size_bytes = self.bytes.len() + referred;
         let size = frame_length(size_bytes - 4)?;
         self.bytes[..4].copy_from_slice(&size.to_be_bytes());
-        let mut rest = self.bytes.freeze();
+        let mut rest = self.bytes.split().freeze();
         let mut pieces = Vec::with_capacity(2 * self.bodies.len() + 1);
         let mut written = 0;
         for (at, body) in self.bodies {
@@ -258,7 +265,7 @@ mod tests {
 
     fn check(request: &ProduceRequest, version: i16) {
         let head = ProduceHead { version, correlation_id: -7, client_id: "me", ack_timeout_ms: 30_000 };
-        let envelope = encode_produce(&head, request).unwrap();
+        let envelope = encode_produce(&head, request, &mut BytesMut::new()).unwrap();
         let mut frame = Bytes::from(envelope.pieces.concat());
         assert_eq!(envelope.size_bytes, frame.len());
         assert_eq!(frame.get_i32() as usize, frame.len());
@@ -301,12 +308,30 @@ mod tests {
     fn small_bodies_are_copied_and_large_ones_are_the_same_bytes() {
         let request = request(&[(1, vec![(0, 4_096), (1, 4_097), (2, 100), (3, 70_000)])]);
         let head = ProduceHead { version: 9, correlation_id: 0, client_id: "", ack_timeout_ms: 0 };
-        let envelope = encode_produce(&head, &request).unwrap();
+        let envelope = encode_produce(&head, &request, &mut BytesMut::new()).unwrap();
         let large: Vec<_> =
             [1, 3].iter().map(|&partition| request.batches[&(0, partition)].body.as_ptr()).collect();
         assert_eq!(envelope.pieces.len(), 5);
         assert_eq!([envelope.pieces[1].as_ptr(), envelope.pieces[3].as_ptr()], large[..]);
         assert_eq!(envelope.pieces[4].len(), 3, "the tagged fields of partition, topic and request");
+    }
+
+    #[test]
+    fn the_memory_of_an_envelope_is_used_again_once_it_is_gone() {
+        let request = request(&[(1, vec![(0, 4_000), (1, 100_000)])]);
+        let head = ProduceHead { version: 9, correlation_id: 0, client_id: "", ack_timeout_ms: 0 };
+        let mut arena = BytesMut::new();
+        let mut encode = || encode_produce(&head, &request, &mut arena).unwrap();
+        let first = encode();
+        let second = encode();
+        assert_eq!(
+            first.pieces.concat(),
+            second.pieces.concat(),
+            "an envelope that is alive is not written over"
+        );
+        let place = second.pieces[0].as_ptr();
+        drop((first, second));
+        assert_eq!(encode().pieces[0].as_ptr(), place);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 
+use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{ApiKey, ProduceRequest as ProduceApi};
 use std::time::Duration;
@@ -137,7 +138,7 @@ impl Lane {
     async fn exchange(&mut self, established: Established) -> Result<(), Ended> {
         let Established { socket, versions, peer, next_correlation_id } = established;
         let version_max = negotiate::<ProduceApi>(&versions, PRODUCE_VERSION_MIN..=PRODUCE_VERSION_MAX)?;
-        let mut connection = Connection { peer, version_max, next_correlation_id };
+        let mut connection = Connection { peer, version_max, next_correlation_id, arena: BytesMut::new() };
         let mut wire = Wire::new(socket, self.dialler.net.reply_bytes_max);
         self.voice.say(ProduceEvent::Connected { connection: self.pipeline.connected() });
         loop {
@@ -175,7 +176,7 @@ impl Lane {
             ack_timeout_ms: i32::try_from(self.settings.ack_timeout.as_millis()).unwrap_or(i32::MAX),
         };
         let awaited = Awaited::of(&request);
-        match encode_produce(&head, &request) {
+        match encode_produce(&head, &request, &mut connection.arena) {
             Ok(envelope) => {
                 wire.push(envelope);
                 let (version, correlation_id) = (head.version, head.correlation_id);
@@ -190,7 +191,7 @@ impl Lane {
         }
     }
 
-    fn answered(&mut self, connection: &Connection, frame: bytes::Bytes) -> Result<(), Ended> {
+    fn answered(&mut self, connection: &Connection, frame: Bytes) -> Result<(), Ended> {
         let now = Instant::now();
         let Some(request) = self.pipeline.oldest() else {
             let got = net::peek_correlation_id(&frame).unwrap_or(0);
@@ -228,4 +229,6 @@ struct Connection {
     peer: BrokerAddress,
     version_max: i16,
     next_correlation_id: i32,
+    /// Where envelopes are written.
+    arena: BytesMut,
 }
