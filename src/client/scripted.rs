@@ -6,9 +6,7 @@ use std::net::SocketAddr;
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, RequestHeader, ResponseHeader};
-use kafka_protocol::protocol::{
-    Decodable, Encodable, HeaderVersion, Request, decode_request_header_from_buffer,
-};
+use kafka_protocol::protocol::{Encodable, HeaderVersion, Request, decode_request_header_from_buffer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::HostPort;

@@ -10,7 +10,7 @@ mod filter;
 mod flow;
 mod java_regex;
 pub mod lease;
-mod offset_map;
+pub mod offset_map;
 mod plan;
 mod policy;
 mod replicator;

@@ -64,11 +64,6 @@ impl Window {
         self.bytes
     }
 
-    /// Nothing is on its way.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Takes offsets up to `next_offset` that have to be acknowledged.
     pub fn push(&mut self, next_offset: i64, bytes: usize) -> EntryId {
         self.entries.push_back(Entry {
@@ -187,7 +182,7 @@ mod tests {
         window.done(first, None);
         assert_eq!(window.position(), 5);
         assert_eq!(window.rewind_to(second), 20);
-        assert_eq!((window.position(), window.next_offset(), window.is_empty()), (5, 5, true));
+        assert_eq!((window.position(), window.next_offset(), window.bytes()), (5, 5, 0));
     }
 
     #[test]

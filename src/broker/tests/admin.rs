@@ -66,7 +66,7 @@ fn partitions_only_grow() {
 
 #[test]
 fn unknown_topics_are_named_and_created_only_if_asked() {
-    let mut ask = |auto_create, allow| {
+    let ask = |auto_create, allow| {
         let mut bench = Bench::new(Settings { auto_create, ..Settings::default() });
         let topic = MetadataRequestTopic::default().with_name(Some(name("new")));
         let request =

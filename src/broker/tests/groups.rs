@@ -184,7 +184,7 @@ fn commit(member: &str, generation: i32, offset: i64) -> OffsetCommitRequest {
 #[test]
 fn offsets_are_kept_for_the_present_generation_only() {
     let mut bench = Bench::with_topic(1, 1, 1, &[]);
-    let mut check = |bench: &mut Bench, request: &OffsetCommitRequest, code: i16| {
+    let check = |bench: &mut Bench, request: &OffsetCommitRequest, code: i16| {
         assert_eq!(bench.ask(1, 8, request).topics[0].partitions[0].error_code, code);
     };
     // A group that only keeps offsets has neither members nor generations.

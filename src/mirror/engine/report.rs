@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::super::status::{BrokerStatus, Event, PartitionStatus};
 use super::{Engine, Source, SourceState};
 use crate::client::{IsolationLevel, PartitionKey};
-use crate::mirror::offset_map::Segment;
 use crate::mirror::state::TopicPartition;
 use uuid::Uuid;
 
@@ -29,8 +28,6 @@ pub struct Position {
     pub downstream: Option<i64>,
     /// Leader epoch of the last batch that was fetched, -1 for none.
     pub leader_epoch: i32,
-    /// The newest segments of the offset map, oldest first.
-    pub segments: Vec<Segment>,
 }
 
 impl Position {
@@ -72,7 +69,6 @@ impl Engine {
             upstream: source.window.position(),
             downstream: source.window.downstream(),
             leader_epoch: source.last_fetched_epoch,
-            segments: source.offset_map.segments().copied().collect(),
         }
     }
 
