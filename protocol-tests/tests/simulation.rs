@@ -221,8 +221,8 @@ impl World {
 fn record(topic: &str, partition: i32, number: u32) -> RecordData {
     RecordData {
         timestamp: 1_700_000_000_000 + i64::from(number),
-        key: (number % 3 != 0).then(|| Bytes::from(format!("k{number}"))),
-        value: (number % 7 != 0).then(|| Bytes::from(format!("{topic}/{partition}/{number}"))),
+        key: (!number.is_multiple_of(3)).then(|| Bytes::from(format!("k{number}"))),
+        value: (!number.is_multiple_of(7)).then(|| Bytes::from(format!("{topic}/{partition}/{number}"))),
         headers: vec![(Bytes::from_static(b"n"), Some(Bytes::from(number.to_string())))],
     }
 }

@@ -158,7 +158,7 @@ fn stale_metadata_stays_until_it_is_thawed() {
     bench.state.freeze_metadata(1).unwrap();
     bench.state.create_topic_named("new", 1, 1, &[]).unwrap();
     bench.state.move_leader("t", 0, 2).unwrap();
-    let mut seen = |bench: &mut Bench, broker| {
+    let seen = |bench: &mut Bench, broker| {
         let topic = |topic: &str| MetadataRequestTopic::default().with_name(Some(name(topic)));
         let request = MetadataRequest::default().with_topics(Some(vec![topic("t"), topic("new")]));
         let reply = bench.ask(broker, 12, &request);
