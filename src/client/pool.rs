@@ -92,13 +92,15 @@ impl<C> Pool<C> {
 
     /// The node to use when any will do: one that is up, else the one that failed least, brokers first; of equals a random
     /// one. When all back off, the first that may be tried.
+    ///
+    /// One time in four a random sound broker is taken though another is up: a broker that is cut off from the controller
+    /// answers with old metadata for as long as it is asked.
     pub(super) fn any(&self, now: Instant, random: u64) -> Option<NodeKey> {
-        let up = self.nodes.iter().find(|(_, node)| matches!(node.state, State::Up(_)));
-        if let Some((&key, _)) = up {
+        let count = self.nodes.len().max(1);
+        let start = usize::try_from((random >> 2) % count as u64).unwrap_or(0);
+        if let Some(key) = self.sound(random, start) {
             return Some(key);
         }
-        let count = self.nodes.len().max(1);
-        let start = usize::try_from(random % count as u64).unwrap_or(0);
         let rank = |index: usize, key: &NodeKey, node: &Node<C>| {
             let waits = node.not_before.filter(|&at| at > now);
             let is_bootstrap = matches!(key, NodeKey::Bootstrap(_));
@@ -106,6 +108,18 @@ impl<C> Pool<C> {
         };
         let ranked = self.nodes.iter().enumerate();
         ranked.min_by_key(|&(index, (key, node))| rank(index, key, node)).map(|(_, (&key, _))| key)
+    }
+
+    fn sound(&self, random: u64, start: usize) -> Option<NodeKey> {
+        let is_up = |node: &Node<C>| matches!(node.state, State::Up(_));
+        let up = self.nodes.iter().find(|(_, node)| is_up(node)).map(|(&key, _)| key)?;
+        if !random.is_multiple_of(4) {
+            return Some(up);
+        }
+        let is_sound =
+            |key: &NodeKey, node: &Node<C>| matches!(key, NodeKey::Broker(_)) && node.failures == 0;
+        let mut turned = self.nodes.iter().cycle().skip(start).take(self.nodes.len());
+        turned.find(|&(key, node)| is_sound(key, node)).map_or(Some(up), |(&key, _)| Some(key))
     }
 
     /// When the node may be dialled.
@@ -203,11 +217,26 @@ mod tests {
     async fn a_node_that_is_up_is_used_and_a_bootstrap_connection_becomes_its_brokers() {
         let (mut pool, now) = (pool(), Instant::now());
         pool.connected(NodeKey::Bootstrap(1), "connection", now, 0);
-        assert_eq!(pool.any(now, 0), Some(NodeKey::Bootstrap(1)));
+        assert_eq!(pool.any(now, 1), Some(NodeKey::Bootstrap(1)));
         pool.update(&view(&[(6, 1), (7, 2)]));
-        assert_eq!(pool.any(now, 0), Some(NodeKey::Broker(7)));
+        assert_eq!(pool.any(now, 1), Some(NodeKey::Broker(7)));
         assert!(matches!(pool.get(NodeKey::Broker(7)).unwrap().state, State::Up("connection")));
         assert!(matches!(pool.get(NodeKey::Bootstrap(1)).unwrap().state, State::Down));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broker_that_is_up_is_not_the_only_one_that_is_asked() {
+        let (mut pool, now) = (pool(), Instant::now());
+        pool.update(&view(&[(6, 1), (7, 2), (8, 3)]));
+        pool.connected(NodeKey::Broker(7), "seven", now, 0);
+        pool.failed(NodeKey::Broker(8), now, 0);
+        let mut asked = BTreeMap::new();
+        for random in 0..64 {
+            *asked.entry(pool.any(now, random).unwrap()).or_insert(0) += 1;
+        }
+        let keys: Vec<NodeKey> = asked.keys().copied().collect();
+        assert_eq!(keys, [NodeKey::Broker(6), NodeKey::Broker(7)], "sound ones only");
+        assert!(asked[&NodeKey::Broker(7)] >= 48, "{asked:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,7 +24,6 @@ use crate::record::{BatchHeader, Entry, Magic, next_entry};
 
 /// What one Fetch of an internal topic brings.
 const FETCH_BYTES: i32 = 4 * 1024 * 1024;
-const FETCH_WAIT_MS: i32 = 500;
 /// How often a partition may begin anew because its log start overtook the reader.
 const RESTARTS_MAX: u32 = 10;
 
@@ -64,8 +63,10 @@ impl Cluster {
         let keys: Vec<TopicPartition> =
             found.partitions.keys().map(|&index| (topic.clone(), index)).collect();
         let at = |spec| keys.iter().cloned().map(move |key| (key, spec));
-        let starts = self.list_offsets(at(OffsetSpec::Earliest), isolation_level).await;
-        let ends = self.list_offsets(at(OffsetSpec::Latest), isolation_level).await;
+        let (starts, ends) = tokio::join!(
+            self.list_offsets(at(OffsetSpec::Earliest), isolation_level),
+            self.list_offsets(at(OffsetSpec::Latest), isolation_level),
+        );
         let (starts, ends) = (offsets(starts)?, offsets(ends)?);
         let mut logs = BTreeMap::new();
         let mut bytes_left = bytes_max;
@@ -194,8 +195,8 @@ fn fetch_request(
     let topic = FetchTopic::default().with_topic(topic_name(&key.0)).with_partitions(vec![partition]);
     let request = FetchRequest::default()
         .with_replica_id(BrokerId(-1))
-        .with_max_wait_ms(FETCH_WAIT_MS)
-        .with_min_bytes(1)
+        .with_max_wait_ms(0)
+        .with_min_bytes(0)
         .with_max_bytes(FETCH_BYTES)
         .with_isolation_level(match isolation_level {
             IsolationLevel::ReadUncommitted => 0,
