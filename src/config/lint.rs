@@ -118,6 +118,10 @@ impl Linted {
                 self.clusters.push(alias.to_owned());
             }
         }
+        if self.clusters.is_empty() {
+            let help = "name the clusters, as in: clusters = A, B";
+            self.problems.push(Problem::error("clusters names no cluster").at(span).help(help));
+        }
         for alias in &self.clusters {
             let dotted = format!("{alias}.");
             let begins = |key: &str| key.starts_with(&dotted) && !key.ends_with(".cluster.alias");
@@ -253,6 +257,7 @@ mod tests {
         use Severity::{Error, Info, Warning};
         for (text, severity, message, place) in [
             ("a=b", Error, "the key clusters is missing", ""),
+            ("clusters = , ", Error, "clusters names no cluster", ", "),
             ("clusters=A\nclusters=A,B", Info, "clusters is set again in line 2, which counts", "clusters"),
             ("clusters=A,A", Warning, "the cluster A is listed twice", "A,A"),
             (
