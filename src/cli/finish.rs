@@ -23,8 +23,8 @@ pub(crate) fn endless(status: &ReplicatorStatus) -> Outcome {
 }
 
 /// Judges a run that ends when it has caught up. A partition that is stopped until a person helps is not waited for; one
-/// that is tried again is, and so is a topic that failed, for as long as `patience` says. (No partition is stopped for a
-/// broker that is away: that is waited for without end.)
+/// that is tried again is, and so is a topic that failed, until `patience` is exhausted. (No partition is stopped for
+/// a broker that is away: that is waited for without end.)
 pub(crate) fn until_caught_up(status: &ReplicatorStatus, patience: Patience) -> Outcome {
     if let Outcome::Failed(reasons) = endless(status) {
         return Outcome::Failed(reasons);
@@ -39,7 +39,7 @@ pub(crate) fn until_caught_up(status: &ReplicatorStatus, patience: Patience) -> 
     if missing.is_empty() { Outcome::CaughtUp } else { Outcome::Missing(missing) }
 }
 
-/// Whether topics that failed and partitions that stopped are still waited for.
+/// Whether partitions and topics that may heal are still waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// They may heal.
@@ -54,11 +54,9 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
     if let Some(reason) = failure(flow) {
         return Some(vec![reason]);
     }
-    let topics_wait = !flow.failed_topics.is_empty() && patience == Patience::Waiting;
-    if flow.state != FlowState::Running
-        || !(flow.discovered || patience == Patience::Exhausted)
-        || topics_wait
-    {
+    let exhausted = patience == Patience::Exhausted;
+    let looked_at = if flow.failed_topics.is_empty() { flow.discovered } else { exhausted };
+    if flow.state != FlowState::Running || !looked_at {
         return None;
     }
     let failed = flow.failed_topics.iter().map(|(topic, reason)| format!("{name}: topic {topic}: {reason}"));
@@ -67,8 +65,7 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
         if state.has_reached_end() {
             continue;
         }
-        let is_final = |retry_ms: Option<i64>| retry_ms.is_none() || patience == Patience::Exhausted;
-        let stopped = state.stopped.as_ref().filter(|stopped| is_final(stopped.retry_ms))?;
+        let stopped = state.stopped.as_ref().filter(|stopped| exhausted || stopped.retry_ms.is_none())?;
         let position =
             state.position.map_or_else(|| "nothing copied".to_owned(), |at| format!("copied up to {at}"));
         let end = state.end_at_start.map_or_else(String::new, |end| format!(" of {end}"));
@@ -135,6 +132,7 @@ mod tests {
             (status(running(), vec![], &[]), Waiting, Outcome::CaughtUp),
             (status(running(), vec![partition(4, 5, None)], &[]), Waiting, Outcome::Running),
             (status(running(), vec![partition(4, 5, Some(Some(1)))], &[]), Waiting, Outcome::Running),
+            (status(running(), vec![partition(4, 5, None)], &[]), Exhausted, Outcome::Running),
             (
                 status(running(), vec![partition(4, 5, Some(Some(1)))], &[]),
                 Exhausted,

@@ -15,7 +15,7 @@ use super::signals::{Received, Signals};
 use crate::config::{self, Options, Outside, Report, Settings, Severity};
 use crate::mirror::Replicator;
 use crate::mirror::status::ReplicatorStatus;
-use crate::observe::{self, Meter};
+use crate::observe::{self, Meter, Totals};
 use crate::seam::Seam;
 
 /// How often a run is looked at that goes on until it is stopped.
@@ -26,8 +26,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause while an answer about the state still holds the replicator.
 const STOP_PAUSE: Duration = Duration::from_millis(10);
-/// How long a load waits for topics that failed and partitions that stopped, once nothing else is left.
-const FAILED_PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn main(arguments: &Run, logging: &Logging) -> Exit {
     let options = Options {
@@ -168,8 +166,9 @@ struct Watch {
     output: Output,
     meter: Meter,
     logged: Instant,
-    /// Since when nothing but failed topics and stopped partitions keeps a load from its end.
-    patient_since: Option<Instant>,
+    give_up_after: Duration,
+    /// What remained when it last changed, and since when.
+    moved: Option<(u64, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -192,7 +191,8 @@ impl Watch {
             output,
             meter: Meter::default(),
             logged: Instant::now(),
-            patient_since: None,
+            give_up_after: arguments.give_up_after,
+            moved: None,
         }
     }
 
@@ -214,18 +214,18 @@ impl Watch {
         }
     }
 
+    /// What is stopped but may heal is waited for as long as anything moves, and `give_up_after` longer.
     fn caught_up(&mut self, status: &ReplicatorStatus) -> Outcome {
         let outcome = finish::until_caught_up(status, Patience::Waiting);
-        if outcome != Outcome::Running {
-            return outcome;
+        let remaining = Totals::of(status).remaining;
+        if self.moved.is_none_or(|(before, _)| before != remaining) {
+            self.moved = Some((remaining, Instant::now()));
         }
-        let without_failed = finish::until_caught_up(status, Patience::Exhausted);
-        if without_failed == Outcome::Running {
-            self.patient_since = None;
-            return Outcome::Running;
+        let stands_still = self.moved.is_some_and(|(_, since)| since.elapsed() >= self.give_up_after);
+        if outcome == Outcome::Running && stands_still {
+            return finish::until_caught_up(status, Patience::Exhausted);
         }
-        let since = *self.patient_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= FAILED_PATIENCE { without_failed } else { Outcome::Running }
+        outcome
     }
 
     fn show(&mut self, status: &ReplicatorStatus) {

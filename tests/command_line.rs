@@ -1,0 +1,253 @@
+//! The binary as a user runs it: exit codes, signals, what it says, and loads between embedded clusters.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kmirror::broker::log::Isolation;
+use kmirror::broker::{EmbeddedCluster, Settings};
+use kmirror::record::{BatchBuilder, BatchOptions, Codec, RecordData};
+use kmirror::seam::Seam;
+
+/// Nothing here takes nearly so long, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, text: &str) -> PathBuf {
+        let path = self.0.path().join("mm2.properties");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+fn kmirror(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kmirror"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env_remove("KMIRROR_LOG");
+    command
+}
+
+/// A process that does not outlive its test.
+struct Running(Child);
+
+impl Running {
+    fn start(arguments: &[&str]) -> Running {
+        Running(kmirror(arguments).spawn().unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let sent =
+            Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(started.elapsed() < PATIENCE, "still running");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for a line of stderr, and gives what stands behind `part` in it.
+    fn line_with(stderr: &mut impl BufRead, part: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "{part:?} did not come: {seen}");
+            if let Some((_, rest)) = line.split_once(part) {
+                return rest.trim_end().to_owned();
+            }
+            seen.push_str(&line);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Addresses at which nobody listens.
+const DEAD: &str = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:1\n\
+    A->B.enabled = true\n";
+
+#[test]
+fn exit_codes_are_as_documented() {
+    let folder = Folder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    for (arguments, file, code, part) in [
+        (&["check"][..], DEAD, 0, "flow A->B"),
+        (
+            &["check"],
+            "clusters = A\nA.sasl.jaas.config = open-sesame\n",
+            2,
+            "error: a flow needs two clusters",
+        ),
+        (&["check", "--quiet"], DEAD, 0, "0 errors, 0 warnings, 0 remarks"),
+        (&["check", "--clusters", "C"], DEAD, 2, "--clusters names C"),
+        (&["run"], "clusters = A, B\n", 2, "error: no source->target replication flow is enabled"),
+        (&["run"], &format!("{DEAD}kmirror.admin.listen = 127.0.0.1:{port}\n"), 3, "cannot be listened on"),
+        (&["run", "--takeover-timeout", "soon"], DEAD, 2, "is no time"),
+        (&["walk"], DEAD, 2, "unrecognized subcommand"),
+    ] {
+        let path = folder.file(file);
+        let (command, options) = arguments.split_first().unwrap();
+        let output = kmirror(&[&[*command, path.to_str().unwrap()], options].concat()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+        assert!(!text.contains("open-sesame"));
+    }
+    let output = kmirror(&["check", "/no/such/file"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("/no/such/file cannot be read"));
+    for help in ["--help", "--version"] {
+        assert_eq!(kmirror(&[help]).status().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_run_answers_over_http_and_stops_in_order_at_a_signal() {
+    let folder = Folder::new();
+    let path = folder.file(&format!("{DEAD}kmirror.admin.listen = 127.0.0.1:0\nerrors.tolerance = all\n"));
+    for signal in ["TERM", "INT"] {
+        let mut run = Running::start(&["run", path.to_str().unwrap(), "--log-format", "json"]);
+        let mut stderr = BufReader::new(run.0.stderr.take().unwrap());
+        Running::line_with(&mut stderr, "errors.tolerance=all has no effect");
+        let rest = Running::line_with(&mut stderr, "metrics and status are at http://");
+        let address: SocketAddr = rest.split('/').next().unwrap().parse().unwrap();
+        assert!(get(address, "/healthz").ends_with("\r\n\r\nok\n"));
+        assert!(get(address, "/readyz").starts_with("HTTP/1.1 503"));
+        assert!(
+            get(address, "/metrics")
+                .contains("kmirror_flow_state{source=\"A\",target=\"B\",state=\"running\"} 0")
+        );
+        assert!(get(address, "/status").contains("\"source\":\"A\",\"target\":\"B\""));
+        run.signal(signal);
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        assert_eq!(run.wait().code(), Some(0), "{rest}");
+        for line in rest.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(line["message"].is_string() && line["level"].is_string(), "{line}");
+        }
+        assert!(rest.contains("stopped"), "{rest}");
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn batch(values: &[Bytes]) -> Bytes {
+    let mut batch = BatchBuilder::new(BatchOptions::new(Codec::None));
+    for (index, value) in values.iter().enumerate() {
+        let record = RecordData {
+            timestamp: 1_767_225_600_000 + index as i64,
+            key: None,
+            value: Some(value.clone()),
+            headers: Vec::new(),
+        };
+        batch.push(&record).unwrap();
+    }
+    batch.build().unwrap()
+}
+
+async fn cluster(seed: u64) -> EmbeddedCluster {
+    let settings = Settings { brokers: 1, replication_factor: 1, seed, ..Settings::default() };
+    EmbeddedCluster::start(Seam::real(), settings).await.unwrap()
+}
+
+fn mirror(source: &EmbeddedCluster, target: &EmbeddedCluster) -> String {
+    format!(
+        "clusters = A, B\nA.bootstrap.servers = {}\nB.bootstrap.servers = {}\nA->B.enabled = true\n\
+         A->B.topics = orders, big\nkmirror.admin.listen = none\n",
+        source.bootstrap(),
+        target.bootstrap()
+    )
+}
+
+fn values(cluster: &EmbeddedCluster, topic: &str, partition: i32) -> Vec<Bytes> {
+    let records = cluster.read_all(topic, partition, Isolation::ReadUncommitted).unwrap();
+    records.into_iter().map(|logged| logged.record.value.unwrap()).collect()
+}
+
+/// Runs a load to its end; gives its exit code and what it said.
+async fn load(path: &str, options: &[&str]) -> (Option<i32>, String) {
+    let arguments: Vec<String> =
+        ["run", path, "--until-caught-up"].iter().chain(options).map(|&text| text.to_owned()).collect();
+    let wait = move || {
+        let mut running = Running::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut stderr = running.0.stderr.take().unwrap();
+        let said = std::thread::spawn(move || {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).map(|_| said)
+        });
+        let code = running.wait().code();
+        (code, said.join().unwrap().unwrap())
+    };
+    tokio::task::spawn_blocking(wait).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_ends_when_everything_is_copied_and_the_next_one_goes_on_there() {
+    let (source, target, folder) = (cluster(1).await, cluster(2).await, Folder::new());
+    source.create_topic("orders", 2, 1, &[]).unwrap();
+    let path = folder.file(&mirror(&source, &target)).to_str().unwrap().to_owned();
+    let mut wanted: [Vec<Bytes>; 2] = Default::default();
+    for round in 0..2 {
+        for partition in 0..2 {
+            let added: Vec<Bytes> =
+                (0..50).map(|i| Bytes::from(format!("{round}-{partition}-{i}"))).collect();
+            source.append("orders", partition, &batch(&added)).unwrap();
+            wanted[partition as usize].extend(added);
+        }
+        let (code, stderr) = load(&path, &[]).await;
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(stderr.contains("everything that was there at the start is on the target"), "{stderr}");
+        for partition in 0..2 {
+            assert_eq!(values(&target, "A.orders", partition), wanted[partition as usize], "round {round}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_cannot_copy_everything_says_what_is_missing() {
+    let (source, target, folder) = (cluster(3).await, cluster(4).await, Folder::new());
+    source.create_topic("orders", 1, 1, &[]).unwrap();
+    source.append("orders", 0, &batch(&[Bytes::from_static(b"small")])).unwrap();
+    source.create_topic("big", 1, 1, &[("max.message.bytes", "4000000")]).unwrap();
+    source.append("big", 0, &batch(&[Bytes::from(vec![7; 2_000_000])])).unwrap();
+    // The target has the topic already, with Kafka's own limit.
+    target.create_topic("A.big", 1, 1, &[]).unwrap();
+    let path = folder.file(&mirror(&source, &target)).to_str().unwrap().to_owned();
+    let (code, stderr) = load(&path, &["--give-up-after", "2s"]).await;
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("not copied: A->B: big-0: "), "{stderr}");
+    assert_eq!(values(&target, "A.orders", 0), [Bytes::from_static(b"small")]);
+    assert_eq!(values(&target, "A.big", 0), [Bytes::new(); 0]);
+}
