@@ -5,6 +5,7 @@ mod batches;
 mod cases;
 mod compaction;
 mod random;
+mod sessions;
 mod wire;
 
 use bytes::Bytes;
@@ -142,15 +143,23 @@ fn the_embedded_log_compacts_as_a_cleaner_does() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn random_requests_are_answered_alike() -> Result<()> {
+fn check_seeds(check: fn(&str, &str, u64, i64) -> std::result::Result<(), String>) -> Result<()> {
     let Some(pair) = pair()? else { return Ok(()) };
-    let embedded = TestCluster::embedded(1)?;
-    let now_ms = now_ms();
-    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
-    let failures: Vec<String> = (0..seeds)
-        .filter_map(|seed| random::check(&pair.b.bootstrap(), &embedded.bootstrap(), seed, now_ms).err())
-        .collect();
+    let (embedded, now_ms) = (TestCluster::embedded(1)?, now_ms());
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
+    let (real, embedded) = (pair.b.bootstrap(), embedded.bootstrap());
+    let failures: Vec<String> =
+        (0..seeds).filter_map(|seed| check(&real, &embedded, seed, now_ms).err()).collect();
     assert!(failures.is_empty(), "{} of {seeds} seeds:\n{}", failures.len(), failures.join("\n\n"));
     Ok(())
+}
+
+#[test]
+fn random_requests_are_answered_alike() -> Result<()> {
+    check_seeds(random::check)
+}
+
+#[test]
+fn random_fetches_of_many_partitions_are_answered_alike() -> Result<()> {
+    check_seeds(sessions::check)
 }

@@ -12,10 +12,14 @@ const STEPS: usize = 120;
 const DATA_AGE_MS: i64 = 3_600_000;
 
 /// Small and repeatable (splitmix64).
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +27,7 @@ impl Random {
         (z ^ (z >> 31)) % end
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 }
@@ -165,7 +169,7 @@ impl Side {
         if transactional {
             batch.attributes |= 0x10;
         }
-        let version = if speaks_v2(producer) { 12 } else { 9 };
+        let version = [9, 11, 12][producer];
         let with_id = transactional.then_some(transactional_id.as_str());
         let answer = self.connection.produce_version(version, &topic, with_id, &batch.bytes());
         format!("added {added}, {answer:?}")

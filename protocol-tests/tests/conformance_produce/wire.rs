@@ -25,6 +25,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use kmirror::record::BatchHeader;
 use protocol_tests::raw::RawConnection;
 use protocol_tests::wait::{Look, wait_for};
+use uuid::Uuid;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const CONCURRENT_TRANSACTIONS: i16 = 51;
@@ -58,12 +59,17 @@ impl Connection {
         Connection(RawConnection::open(bootstrap).expect("the broker listens"))
     }
 
-    fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+    pub(crate) fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         self.0.call(version, request).expect("the broker answers")
     }
 
     /// Creates a topic of one partition and waits until its leader takes requests.
     pub(crate) fn create_topic(&mut self, topic: &str, configs: &[(&str, &str)]) {
+        self.create_topic_of(topic, 1, configs);
+    }
+
+    /// Creates a topic, waits until its leaders take requests, and gives its id.
+    pub(crate) fn create_topic_of(&mut self, topic: &str, partitions: i32, configs: &[(&str, &str)]) -> Uuid {
         let configs = configs
             .iter()
             .map(|(key, value)| {
@@ -72,14 +78,17 @@ impl Connection {
             .collect();
         let topic_spec = CreatableTopic::default()
             .with_name(name(topic))
-            .with_num_partitions(1)
+            .with_num_partitions(partitions)
             .with_replication_factor(1)
             .with_configs(configs);
         let request = CreateTopicsRequest::default().with_topics(vec![topic_spec]).with_timeout_ms(30_000);
-        let response = self.call(5, &request);
+        let response = self.call(7, &request);
         let created = &response.topics[0];
         assert_eq!(created.error_code, 0, "{topic}: {:?}", created.error_message);
-        retry(|| self.fetch_once(topic, 0).0 == 0);
+        for partition in 0..partitions {
+            retry(|| self.fetch_of(topic, partition, 0, 1, 0).error_code == 0);
+        }
+        created.topic_id
     }
 
     /// Sends one batch with acks=all. From version 12 on a transactional Produce needs no AddPartitionsToTxn.
@@ -94,7 +103,22 @@ impl Connection {
         transactional_id: Option<&str>,
         records: &Bytes,
     ) -> Answer {
-        let data = PartitionProduceData::default().with_index(0).with_records(Some(records.clone()));
+        self.produce_request(version, (topic, 0), transactional_id, records)
+    }
+
+    /// Sends one batch to any partition.
+    pub(crate) fn produce_to(&mut self, topic: &str, partition: i32, records: &Bytes) -> Answer {
+        self.produce_request(9, (topic, partition), None, records)
+    }
+
+    fn produce_request(
+        &mut self,
+        version: i16,
+        (topic, partition): (&str, i32),
+        transactional_id: Option<&str>,
+        records: &Bytes,
+    ) -> Answer {
+        let data = PartitionProduceData::default().with_index(partition).with_records(Some(records.clone()));
         let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
         let request = ProduceRequest::default()
             .with_transactional_id(transactional_id.map(|id| TransactionalId(text(id))))
@@ -139,8 +163,19 @@ impl Connection {
 
     /// What one Fetch gives, at once.
     pub(crate) fn fetch(&mut self, topic: &str, offset: i64, bytes_max: i32, isolation: i8) -> PartitionData {
+        self.fetch_of(topic, 0, offset, bytes_max, isolation)
+    }
+
+    fn fetch_of(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        bytes_max: i32,
+        isolation: i8,
+    ) -> PartitionData {
         let partition = FetchPartition::default()
-            .with_partition(0)
+            .with_partition(partition)
             .with_current_leader_epoch(-1)
             .with_fetch_offset(offset)
             .with_partition_max_bytes(bytes_max);
@@ -188,7 +223,17 @@ impl Connection {
 
     /// Error code and new log start offset.
     pub(crate) fn delete_records(&mut self, topic: &str, before_offset: i64) -> (i16, i64) {
-        let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(before_offset);
+        self.delete_records_of(topic, 0, before_offset)
+    }
+
+    pub(crate) fn delete_records_of(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        before_offset: i64,
+    ) -> (i16, i64) {
+        let partition =
+            DeleteRecordsPartition::default().with_partition_index(partition).with_offset(before_offset);
         let topic = DeleteRecordsTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
         let request = DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(30_000);
         let response = self.call(2, &request);
@@ -276,6 +321,6 @@ fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
-fn name(topic: &str) -> TopicName {
+pub(crate) fn name(topic: &str) -> TopicName {
     TopicName(text(topic))
 }

@@ -63,10 +63,16 @@ impl AppendError {
         }
     }
 
-    /// The coordinator does not know of the transaction, so that the log was not even asked.
-    pub(super) fn not_verified() -> AppendError {
-        let message = "Partition was not added to the transaction";
-        AppendError { is_told: true, ..AppendError::new(ResponseError::InvalidTxnState, message) }
+    /// The coordinator does not confirm the transaction (`ReplicaManager.handleProduceAppend`).
+    pub(super) fn not_verified(code: ResponseError) -> AppendError {
+        let message = match code {
+            ResponseError::InvalidTxnState => "Partition was not added to the transaction".to_owned(),
+            _ => format!(
+                "Unable to verify the partition has been added to the transaction. Underlying error: {code:?}"
+            ),
+        };
+        let is_told = matches!(code, ResponseError::InvalidTxnState | ResponseError::NotEnoughReplicas);
+        AppendError { is_told, ..AppendError::new(code, message) }
     }
 
     /// The bytes could not be counted: the whole request fails.

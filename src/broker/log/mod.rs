@@ -158,9 +158,14 @@ impl PartitionLog {
         let batch = the_batch(batch)?;
         if let (Origin::Client(verification), Ok(header)) = (origin, BatchHeader::parse(&batch))
             && self.producers.needs_verification(&header)
-            && verification == Verification::Missing
         {
-            return Err(AppendError::not_verified());
+            match verification {
+                Verification::Missing => {
+                    return Err(AppendError::not_verified(ResponseError::InvalidTxnState));
+                }
+                Verification::Refused(code) => return Err(AppendError::not_verified(code)),
+                Verification::Done | Verification::DoneV2 => {}
+            }
         }
         let log_start_offset = self.log_start_offset;
         self.append_one(now_ms, leader_epoch, &batch, origin).map_err(|error| error.at_log(log_start_offset))

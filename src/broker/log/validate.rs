@@ -21,6 +21,8 @@ use crate::record::{BatchHeader, Codec, NO_PRODUCER_ID};
 pub enum Verification {
     /// Not asked, or not open: transactional batches are refused unless the log itself knows of an open transaction.
     Missing,
+    /// Asked, and refused with this code.
+    Refused(ResponseError),
     /// The transaction is open and holds this partition.
     Done,
     /// The same for a client that speaks transactions of version 2: a new producer must begin at sequence 0.

@@ -180,7 +180,9 @@ impl ClusterState {
         };
         if let Some(session) = self.sessions.get_mut(broker, session_id) {
             for partition in &looked.partitions {
-                session.note(&partition.key, partition.answered(), partition.has_data());
+                // The reply that opens a session leaves the order as it was asked for.
+                let moves = partition.has_data() && matches!(fetch.plan, Plan::Incremental { .. });
+                session.note(&partition.key, partition.answered(), moves);
             }
         }
         let reply = FetchReply {
@@ -229,6 +231,8 @@ impl ClusterState {
                 looked.partitions.push(reply);
             }
         }
+        // `KafkaApis.handleFetchRequest` puts what it could not ask for behind the rest.
+        looked.partitions.sort_by_key(PartitionReply::is_unknown);
         looked
     }
 

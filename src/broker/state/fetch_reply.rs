@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::fetch_session::FetchKey;
 use crate::broker::log::{EpochEnd, Isolation, Read};
 use crate::broker::wire::{Reply, Request};
+use kafka_protocol::ResponseError;
 
 /// From this version on lengths are varints and tagged fields follow every structure.
 const FLEXIBLE_VERSION: i16 = 12;
@@ -47,6 +48,13 @@ impl PartitionReply {
 
     pub(super) fn size_bytes(&self) -> usize {
         self.read.as_ref().map_or(0, Read::size_bytes)
+    }
+
+    /// Whether no replica manager was asked: the cluster does not know the partition.
+    pub(super) fn is_unknown(&self) -> bool {
+        [ResponseError::UnknownTopicOrPartition, ResponseError::UnknownTopicId]
+            .iter()
+            .any(|error| error.code() == self.error_code)
     }
 
     pub(super) fn has_data(&self) -> bool {
@@ -129,7 +137,7 @@ impl Writer {
         if self.version >= 5 {
             self.buffer.put_i64(offset(|read| read.log_start_offset));
         }
-        self.aborted(read, isolation);
+        self.aborted(partition, isolation);
         if self.version >= 11 {
             self.buffer.put_i32(partition.preferred.unwrap_or(-1));
         }
@@ -139,8 +147,12 @@ impl Writer {
         }
     }
 
-    fn aborted(&mut self, read: Option<&Read>, isolation: Isolation) {
-        let Some(read) = read.filter(|_| isolation == Isolation::ReadCommitted) else {
+    fn aborted(&mut self, partition: &PartitionReply, isolation: Isolation) {
+        let read = partition.read.as_ref().filter(|_| isolation == Isolation::ReadCommitted);
+        let Some(read) = read else {
+            if partition.is_unknown() {
+                return self.length(0);
+            }
             // No list, which is not the same as an empty one.
             if self.is_flexible() {
                 self.buffer.put_u8(0)

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::topics::TopicHandle;
 use super::{ClusterState, Handled};
-use crate::broker::log::{AppendError, Origin, ProducerInfo, Reach, Verification, check_first_entry};
+use crate::broker::log::{AppendError, Origin, Reach, Verification, check_first_entry};
 use crate::broker::wire::{Outcome, Request};
 use crate::record::BatchHeader;
 
@@ -126,10 +126,7 @@ impl ClusterState {
         if let Err(error) = self.check_append(&append) {
             return self.with_leader(&append, refused(append.partition, &error));
         }
-        let verification = match self.verification(&append, now_ms) {
-            Ok(verification) => verification,
-            Err(error) => return refused(append.partition, &error),
-        };
+        let verification = self.verification(&append, now_ms);
         let Append { topic, partition: index, records, .. } = append;
         let Some(partition) = self.topics.partition_mut(topic, index) else {
             return refused(index, &refusal(ResponseError::UnknownTopicOrPartition, ""));
@@ -184,13 +181,13 @@ impl ClusterState {
 
     /// Whether the coordinator knows of an open transaction that holds this partition (KIP-890). What it says against
     /// it counts only if the log itself has no open transaction of this producer.
-    fn verification(&mut self, append: &Append<'_>, now_ms: i64) -> Result<Verification, AppendError> {
+    fn verification(&mut self, append: &Append<'_>, now_ms: i64) -> Verification {
         let header = append.records.as_deref().map(BatchHeader::parse);
         let (Some(id), Some(Ok(header))) = (append.terms.transactional_id, header) else {
-            return Ok(Verification::Missing);
+            return Verification::Missing;
         };
         if !header.attributes.is_transactional() {
-            return Ok(Verification::Missing);
+            return Verification::Missing;
         }
         let producer = (header.producer_id, header.producer_epoch);
         let place = (append.topic, append.partition);
@@ -202,20 +199,8 @@ impl ClusterState {
         } else {
             self.transactions.verify(id, producer, place).map(|()| Verification::Done)
         };
-        match verified {
-            Err(_) if self.has_open_transaction(place, producer) => Ok(Verification::Missing),
-            Err(error) => {
-                Err(refusal(unverified(error, version), "The coordinator does not confirm the transaction."))
-            }
-            Ok(verification) => Ok(verification),
-        }
-    }
-
-    fn has_open_transaction(&self, (topic, partition): (&str, i32), producer: (i64, i16)) -> bool {
-        let is_open = |info: &ProducerInfo| {
-            (info.producer_id, info.producer_epoch) == producer && info.current_txn_start_offset >= 0
-        };
-        self.topics.partition(topic, partition).is_some_and(|found| found.log.producers().iter().any(is_open))
+        // The log does not need the answer while it holds the transaction open.
+        verified.unwrap_or_else(|error| Verification::Refused(unverified(error, version)))
     }
 
     /// Names the leader to a client that asked another broker (KIP-951).
