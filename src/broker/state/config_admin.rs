@@ -120,8 +120,7 @@ impl ClusterState {
             .map(|value| synonym(key.broker_name, value, Source::DynamicBroker));
         let fixed = self.settings.topic_defaults.get(key.name);
         let fixed = fixed.map(|value| synonym(key.broker_name, value, Source::StaticBroker));
-        let default =
-            (!key.broker_name.is_empty()).then(|| synonym(key.broker_name, key.default, Source::Default));
+        let default = has_broker_default(key).then(|| synonym(key.broker_name, key.default, Source::Default));
         [topic, broker, fixed, default].into_iter().flatten().collect()
     }
 
@@ -251,6 +250,13 @@ impl ClusterState {
             Err((ResponseError::InvalidRequest, format!("Unexpected broker id {name}")))
         }
     }
+}
+
+/// Whether a broker has a default of its own for this key. For times it has one in hours or none at all, so that Kafka's
+/// own default shows no synonym.
+fn has_broker_default(key: &Key) -> bool {
+    !key.broker_name.is_empty()
+        && !["flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms"].contains(&key.name)
 }
 
 /// The value after an operation; `None` takes it away.

@@ -98,6 +98,22 @@ fn configs_are_described_with_their_sources_and_changed_step_by_step() {
     assert_eq!(describe(&mut bench, "max.message.bytes"), ("500".to_owned(), 1));
     assert_eq!(describe(&mut bench, "retention.ms"), ("77".to_owned(), 4));
     assert_eq!(describe(&mut bench, "segment.bytes"), ("1073741824".to_owned(), 5));
+    let synonyms = |bench: &mut Bench, key: &str| {
+        let resource = DescribeConfigsResource::default()
+            .with_resource_type(2)
+            .with_resource_name(text("t"))
+            .with_configuration_keys(Some(vec![text(key)]));
+        let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+        let reply = bench.ask(1, 4, &request.with_include_synonyms(true));
+        let synonyms = reply.results[0].configs[0].synonyms.iter();
+        synonyms
+            .map(|one| format!("{}={} from {}", &*one.name, one.value.as_deref().unwrap(), one.source))
+            .collect::<Vec<_>>()
+    };
+    let expected: Vec<String> =
+        vec!["max.message.bytes=500 from 1".to_owned(), "message.max.bytes=1048588 from 5".to_owned()];
+    assert_eq!(synonyms(&mut bench, "max.message.bytes"), expected);
+    assert_eq!(synonyms(&mut bench, "segment.ms"), Vec::<String>::new());
     let alter = |bench: &mut Bench, key: &str, operation, value: Option<&str>| {
         let config = AlterableConfig::default()
             .with_name(text(key))
