@@ -27,6 +27,11 @@ pub trait Api: Request + Send + Sync + 'static {
 
     /// The code that stands for the whole reply, with the broker's words; success when each part has its own.
     fn refusal(response: &Self::Response) -> (ErrorCode, Option<String>);
+
+    /// How long the broker wants no further request, in milliseconds (KIP-219).
+    fn throttle_time_ms(_response: &Self::Response) -> i32 {
+        0
+    }
 }
 
 /// A broker's words, owned.
@@ -43,6 +48,9 @@ impl Api for MetadataRequest {
     fn refusal(response: &MetadataResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for FindCoordinatorRequest {
@@ -56,6 +64,9 @@ impl Api for FindCoordinatorRequest {
             _ => SUCCESS,
         }
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for DescribeClusterRequest {
@@ -63,6 +74,9 @@ impl Api for DescribeClusterRequest {
     const OURS: RangeInclusive<i16> = 0..=1;
     fn refusal(response: &DescribeClusterResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), words(response.error_message.as_ref()))
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
     }
 }
 
@@ -73,6 +87,9 @@ impl Api for CreateTopicsRequest {
         // A broker that is not the controller says so for each topic (case 25).
         not_controller(response.topics.iter().map(|topic| topic.error_code))
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for CreatePartitionsRequest {
@@ -81,6 +98,9 @@ impl Api for CreatePartitionsRequest {
     fn refusal(response: &CreatePartitionsResponse) -> (ErrorCode, Option<String>) {
         not_controller(response.results.iter().map(|topic| topic.error_code))
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for DeleteTopicsRequest {
@@ -88,6 +108,9 @@ impl Api for DeleteTopicsRequest {
     const OURS: RangeInclusive<i16> = 1..=5;
     fn refusal(response: &kafka_protocol::messages::DeleteTopicsResponse) -> (ErrorCode, Option<String>) {
         not_controller(response.responses.iter().map(|topic| topic.error_code))
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
     }
 }
 
@@ -105,6 +128,9 @@ impl Api for InitProducerIdRequest {
     fn refusal(response: &InitProducerIdResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for ListGroupsRequest {
@@ -112,6 +138,9 @@ impl Api for ListGroupsRequest {
     const OURS: RangeInclusive<i16> = 0..=5;
     fn refusal(response: &ListGroupsResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
     }
 }
 
@@ -122,6 +151,9 @@ impl Api for FetchRequest {
     fn refusal(response: &FetchResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for JoinGroupRequest {
@@ -129,6 +161,9 @@ impl Api for JoinGroupRequest {
     const OURS: RangeInclusive<i16> = 2..=9;
     fn refusal(response: &JoinGroupResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
     }
 }
 
@@ -138,6 +173,9 @@ impl Api for SyncGroupRequest {
     fn refusal(response: &SyncGroupResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for HeartbeatRequest {
@@ -146,6 +184,9 @@ impl Api for HeartbeatRequest {
     fn refusal(response: &HeartbeatResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
     }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
 }
 
 impl Api for LeaveGroupRequest {
@@ -153,6 +194,9 @@ impl Api for LeaveGroupRequest {
     const OURS: RangeInclusive<i16> = 1..=5;
     fn refusal(response: &LeaveGroupResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
     }
 }
 
@@ -164,6 +208,9 @@ macro_rules! judged_by_part {
             const OURS: RangeInclusive<i16> = $ours;
             fn refusal(_: &Self::Response) -> (ErrorCode, Option<String>) {
                 SUCCESS
+            }
+            fn throttle_time_ms(response: &Self::Response) -> i32 {
+                response.throttle_time_ms
             }
         })*
     };

@@ -325,6 +325,10 @@ impl Cluster {
             .map_err(|source| self.connection_error(source))?;
         let response = connection.call(&build(version), version).await;
         let response = response.map_err(|source| self.connection_error(source))?;
+        let throttle_time_ms = u64::try_from(R::throttle_time_ms(&response)).unwrap_or(0);
+        if throttle_time_ms > 0 {
+            connection.throttle(Duration::from_millis(throttle_time_ms));
+        }
         let broker = connection.versions().broker().clone();
         let (code, message) = R::refusal(&response);
         match code {

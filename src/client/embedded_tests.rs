@@ -187,6 +187,21 @@ async fn calls_survive_a_broker_that_dies() {
     }
 }
 
+/// KIP-219: a broker that throttles is given its time, on each of its connections.
+#[tokio::test(start_paused = true)]
+async fn throttle_times_are_honoured() {
+    let (embedded, cluster) = start(KafkaVersion::V4_3).await;
+    embedded.create_topic("t", 1, 3, &[]).unwrap();
+    let name: Arc<str> = "t".into();
+    cluster.produce(&name, 0, batch(&["a"])).await.unwrap();
+    embedded.set_throttle_ms(40_000);
+    cluster.produce(&name, 0, batch(&["b"])).await.unwrap();
+    embedded.set_throttle_ms(0);
+    let began = tokio::time::Instant::now();
+    assert_eq!(cluster.produce(&name, 0, batch(&["c"])).await.unwrap(), 2);
+    assert_eq!(began.elapsed().as_secs(), 40);
+}
+
 /// Case 18, seen by the view: a topic that is created anew has another id.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_topic_is_seen_as_another_one() {

@@ -26,12 +26,15 @@ use crate::seam::{Seam, Socket};
 const IN_FLIGHT_MAX: usize = 32;
 /// The most requests that wait in the inbox; more wait at its door.
 const INBOX_MAX: usize = 64;
+/// The longest that a broker can make us wait before the next request.
+const THROTTLE_MAX: Duration = Duration::from_secs(300);
 
 /// A handle to a connection; cheap to clone. The connection closes when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Connection {
     inbox: mpsc::Sender<Call>,
     ended: watch::Receiver<Option<Error>>,
+    throttled_until: Arc<watch::Sender<Option<Instant>>>,
     versions: Arc<ApiVersions>,
     client_id: Arc<str>,
     request_timeout: Duration,
@@ -68,6 +71,7 @@ impl Connection {
         Connection {
             inbox,
             ended,
+            throttled_until: Arc::new(watch::Sender::new(None)),
             versions: Arc::new(established.versions),
             client_id: Arc::from(settings.client_id.as_str()),
             request_timeout: settings.request_timeout,
@@ -82,6 +86,19 @@ impl Connection {
     /// Why the connection ended; `None` while it stands.
     pub fn ended(&self) -> Option<Error> {
         self.ended.borrow().clone()
+    }
+
+    /// The broker asks for this pause before the next request (`throttle_time_ms`). It would not read one before (KIP-219),
+    /// so that the request's time would run out for nothing.
+    pub fn throttle(&self, pause: Duration) {
+        let until = Instant::now() + pause.min(THROTTLE_MAX);
+        self.throttled_until.send_if_modified(|known| {
+            let is_later = known.is_none_or(|known| known < until);
+            if is_later {
+                *known = Some(until);
+            }
+            is_later
+        });
     }
 
     /// Sends a request in `version` and waits for its reply, at most `request.timeout.ms`.
@@ -104,6 +121,10 @@ impl Connection {
     ) -> Result<R::Response, Error> {
         let step = Step::Request(api_key::<R>(), version);
         let frame = encode_request_mut(request, version, 0, &self.client_id)?;
+        let throttled_until = *self.throttled_until.borrow();
+        if let Some(until) = throttled_until {
+            sleep_until(until).await;
+        }
         let (reply, answer) = oneshot::channel();
         if self.inbox.send(Call { frame, step, timeout, reply }).await.is_err() {
             return Err(self.lost(step));

@@ -200,6 +200,22 @@ async fn an_idle_connection_is_closed_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_throttled_connection_sends_nothing_before_its_time() {
+    let mut world = world().await;
+    let (connection, mut peer) = connect(&mut world, &Settings::default()).await;
+    let began = Instant::now();
+    connection.throttle(Duration::from_secs(40));
+    connection.throttle(Duration::from_secs(2));
+    let serve = async {
+        let (_, _, id) = peer.next().await;
+        assert_eq!(began.elapsed().as_secs(), 40);
+        peer.send(&heartbeat(id, 0)).await;
+    };
+    let (answer, ()) = tokio::join!(beat(&connection), serve);
+    assert_eq!(answer.unwrap(), 0, "the pause is no part of the request's time");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_handle_dropped_closes_the_connection() {
     let mut world = world().await;
     let (connection, mut peer) = connect(&mut world, &Settings::default()).await;
