@@ -26,8 +26,9 @@ use crate::seam::Seam;
 
 /// The most commands that wait for the owner.
 const INBOX_MAX: usize = 256;
-/// What is not ready right after it was created is asked again this soon, before the ordinary back-off (milliseconds).
-const NOT_READY_DELAYS_MS: [u64; 4] = [5, 10, 20, 20];
+/// What is not ready right after it was created is asked again this soon, before the ordinary back-off (milliseconds). A
+/// broker needs some hundred milliseconds for a topic of many partitions.
+const NOT_READY_DELAYS_MS: [u64; 14] = [5, 10, 20, 20, 20, 20, 20, 20, 20, 20, 50, 50, 50, 50];
 
 /// A cluster; cheap to clone. Its connections close when the last handle is dropped.
 #[derive(Clone, Debug)]
@@ -456,13 +457,15 @@ impl Retry<'_> {
             // The pool goes to another node, or makes us wait until one may be dialled again.
             return Duration::ZERO;
         }
-        let quick = NOT_READY_DELAYS_MS.get(self.tries as usize).filter(|_| is_not_ready(error));
-        match quick {
+        let backoff = self.cluster.settings().retry_backoff;
+        let random = self.cluster.seam().random();
+        if !is_not_ready(error) {
+            return backoff.delay(self.tries, random);
+        }
+        match NOT_READY_DELAYS_MS.get(self.tries as usize) {
             Some(&millis) => Duration::from_millis(millis),
-            None => {
-                let backoff = self.cluster.settings().retry_backoff;
-                backoff.delay(self.tries, self.cluster.seam().random())
-            }
+            // The quick tries were no failures that the back-off has to grow with.
+            None => backoff.delay(self.tries - NOT_READY_DELAYS_MS.len() as u32, random),
         }
     }
 }

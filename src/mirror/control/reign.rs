@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::registry::Registry;
+use super::round::look_ahead;
 use super::task::{End, Flow, Mailbox};
 use super::{ControlCommand, ControlEvent, Granted};
 use crate::client::Topics as Asked;
@@ -88,23 +89,25 @@ impl Reign {
 
     /// Rules until it is told to stop or cannot go on.
     pub(super) async fn rule(&mut self, mailbox: &mut Mailbox) -> End {
-        let opened = tokio::select! {
+        let flow = self.flow.clone();
+        // Remote topics need no memory: they are made while it is read.
+        let begin = async { tokio::join!(self.open_store(), look_ahead(&flow)) };
+        let (opened, mut has_seen_all) = tokio::select! {
             biased;
             () = mailbox.stop() => return End::Stopped,
-            opened = self.open_store() => opened,
+            begun = begin => begun,
         };
         let store = match opened {
             Ok(store) => store,
             Err(end) => return end,
         };
         let mut source_views = self.flow.source.watch();
-        let mut refresh_at = Some(Instant::now());
-        let mut has_seen_all = false;
+        let mut refresh_at = if has_seen_all { self.next_refresh(true) } else { Some(Instant::now()) };
         loop {
             let is_due = refresh_at.is_some_and(|at| at <= Instant::now());
             let work = async {
                 if is_due {
-                    let complete = self.refresh().await;
+                    let complete = refresh(&flow).await;
                     has_seen_all |= complete;
                     refresh_at = self.next_refresh(complete);
                 }
@@ -168,16 +171,6 @@ impl Reign {
         Ok(store)
     }
 
-    /// Both views anew; `false` when one of them could not be had.
-    async fn refresh(&self) -> bool {
-        let Flow { source, target, .. } = &self.flow;
-        let (source, target) = tokio::join!(source.refresh(Asked::All), target.refresh(Asked::All));
-        for error in [&source, &target].into_iter().filter_map(|view| view.as_ref().err()) {
-            tracing::warn!(target: "kmirror::control", flow = %self.flow.name(), error = %error.chain(), "no metadata");
-        }
-        source.is_ok() && target.is_ok()
-    }
-
     fn next_refresh(&mut self, complete: bool) -> Option<Instant> {
         let interval = if complete { self.flow.settings.refresh_topics_interval? } else { self.delay() };
         Some(Instant::now() + interval)
@@ -206,6 +199,15 @@ impl Reign {
             self.positions.insert(partition, position);
         }
     }
+}
+
+/// Both views anew; `false` when one of them could not be had.
+pub(super) async fn refresh(flow: &Flow) -> bool {
+    let (source, target) = tokio::join!(flow.source.refresh(Asked::All), flow.target.refresh(Asked::All));
+    for error in [&source, &target].into_iter().filter_map(|view| view.as_ref().err()) {
+        tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "no metadata");
+    }
+    source.is_ok() && target.is_ok()
 }
 
 async fn sleep_until_some(at: Option<Instant>) {

@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::registry::Round;
-use super::reign::{Beginning, Reign};
+use super::reign::{Beginning, Reign, refresh};
 use super::resolve::{Resolved, Wanted, resolve};
-use super::task::End;
+use super::task::{End, Flow};
 use super::{ControlEvent, PartitionStart, TopicReady, TopicRef};
 use crate::client::ClusterView;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::{FlowStart, StateRecord};
 use crate::mirror::state::{PositionStore, Standing, StoreError, TopicPartition};
 use crate::mirror::topics::apply::{Failures, create_topics, describe_limits, grow_topics, warn_lowered};
-use crate::mirror::topics::diff::{Diff, TopicDiff, TopicView, Topics};
+use crate::mirror::topics::diff::{Action, Diff, Selector, TopicDiff, TopicView, Topics};
 
 /// How long creating topics may take before the round goes on without them.
 const CREATE_WITHIN: Duration = Duration::from_secs(20);
@@ -245,6 +245,28 @@ impl Reign {
             self.flow.tell(ControlEvent::Discovered { topics, partitions, pending }).await;
         }
     }
+}
+
+/// Makes remote topics that are missing before the first round, as many as go at once; `true` when both views are whole
+/// and as new as what was made. What fails is for the round to say, which tries it again.
+pub(super) async fn look_ahead(flow: &Flow) -> bool {
+    if !refresh(flow).await {
+        return false;
+    }
+    let mut selector = Selector::new(flow.settings.clone());
+    let diff = selector.diff(&topics(&flow.source.view()), &topics(&flow.target.view()));
+    let mut create: Vec<TopicDiff> =
+        diff.topics.into_iter().filter(|topic| topic.action == Action::Create).collect();
+    if create.is_empty() {
+        return true;
+    }
+    cut(&mut create);
+    let awaited = create.iter().map(|topic| (topic.remote.clone(), topic.view.partitions)).collect();
+    let work = async {
+        let failures = create_topics(&flow.source, &flow.target, &flow.settings, &create).await;
+        failures.is_empty() && flow.target.wait_for_leaders(&awaited).await.is_ok()
+    };
+    timeout(SHOWS_WITHIN, work).await.unwrap_or(false)
 }
 
 /// Keeps what is created at once; `true` when something is left for later.
