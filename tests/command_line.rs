@@ -103,7 +103,7 @@ fn exit_codes_are_as_documented() {
             2,
             "error: a flow needs two clusters",
         ),
-        (&["check", "--quiet"], DEAD, 0, "0 errors, 0 warnings, 0 remarks"),
+        (&["check", "--quiet"], DEAD, 0, "0 errors, 0 warnings, 1 remark"),
         (&["check", "--clusters", "C"], DEAD, 2, "--clusters names C"),
         (&["run"], "clusters = A, B\n", 2, "error: no source->target replication flow is enabled"),
         (&["run"], &format!("{DEAD}kmirror.admin.listen = 127.0.0.1:{port}\n"), 3, "cannot be listened on"),

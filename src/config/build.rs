@@ -11,7 +11,7 @@ use super::problem::{Problem, SourceText};
 use super::reader::{Fallback, Problems, Reader, Section};
 use super::scoping::{self, Scope};
 use super::values;
-use crate::client::{self, HostPort};
+use crate::client::{self, HostPort, IsolationLevel};
 use crate::mirror::{FlowSettings, ProcessSettings};
 use crate::net::{Backoff, DnsLookup};
 use crate::observe::{self, AdminListen};
@@ -167,6 +167,12 @@ impl Builder<'_> {
             prefix: "",
         };
         let settings = flow::read(&mut reader, &scopes, source, target);
+        if settings.fetch.isolation_level == IsolationLevel::ReadUncommitted {
+            let message =
+                format!("{source}->{target} reads uncommitted: what transactions abort is copied, too");
+            let help = format!("write {source}.consumer.isolation.level = read_committed");
+            self.problems.push(Problem::info(message).help(help));
+        }
         self.sections.push(section);
         settings
     }

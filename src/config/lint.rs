@@ -35,6 +35,7 @@ pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>)
     for entry in linted.entries.iter().filter(|entry| keys::is_secret(&entry.key)) {
         source.mask(entry.value_span);
     }
+    linted.check_encoding(bytes);
     let last = linted.last_entries(source);
     let mut providers = Providers::new(outside);
     linted.declare_providers(&last, &mut providers);
@@ -50,6 +51,19 @@ pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>)
 }
 
 impl Linted {
+    /// Java reads ISO-8859-1, where two bytes of UTF-8 are two characters.
+    fn check_encoding(&mut self, bytes: &[u8]) {
+        for entry in &self.entries {
+            let written = bytes.get(entry.span().start..entry.span().end).unwrap_or_default();
+            if !written.is_ascii() && std::str::from_utf8(written).is_ok() {
+                let message =
+                    format!("{} has letters beyond ASCII, which Java reads as ISO-8859-1", entry.key);
+                let problem = Problem::warning(message).at(entry.key_span);
+                self.problems.push(problem.help("write such a letter as \\uXXXX, as in \\u00e9"));
+            }
+        }
+    }
+
     /// The entry of each key that counts: the last one.
     fn last_entries(&mut self, source: &SourceText) -> BTreeMap<String, usize> {
         let mut last = BTreeMap::new();
@@ -258,6 +272,12 @@ mod tests {
         for (text, severity, message, place) in [
             ("a=b", Error, "the key clusters is missing", ""),
             ("clusters = , ", Error, "clusters names no cluster", ", "),
+            (
+                "clusters=A\nA.client.id=caf\u{e9}",
+                Warning,
+                "A.client.id has letters beyond ASCII, which Java reads as ISO-8859-1",
+                "A.client.id",
+            ),
             ("clusters=A\nclusters=A,B", Info, "clusters is set again in line 2, which counts", "clusters"),
             ("clusters=A,A", Warning, "the cluster A is listed twice", "A,A"),
             (
