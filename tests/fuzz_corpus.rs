@@ -32,12 +32,16 @@ fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target)
 }
 
-fn replay(target: &str, check: Check) {
+fn files(target: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(corpus(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty(), "{target} has no corpus");
-    for file in files {
+    files
+}
+
+fn replay(target: &str, check: Check) {
+    for file in files(target) {
         // Shown when the check panics.
         println!("{}", file.display());
         assert!(fs::metadata(&file).unwrap().len() <= FILE_BYTES_MAX);
@@ -60,6 +64,49 @@ fn the_corpus_holds() {
     for (target, check) in CHECKS {
         replay(target, check);
     }
+}
+
+/// Several changes at once, drawn by a seed. `KMIRROR_FUZZ_ROUNDS` asks for more of them, where there is no fuzzer.
+#[test]
+fn random_changes_hold() {
+    let rounds =
+        std::env::var("KMIRROR_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40);
+    for (target, check) in CHECKS {
+        let files = files(target);
+        let mut random = 1;
+        for round in 0..rounds {
+            for file in &files {
+                let data = changed(&fs::read(file).unwrap(), &mut random);
+                // Shown when the check panics.
+                println!("{}, round {round}: {}", file.display(), data.escape_ascii());
+                check(&data);
+            }
+        }
+    }
+}
+
+/// A few bytes changed, doubled or taken out, with a liking for the values at which counts and lengths turn.
+fn changed(data: &[u8], random: &mut u64) -> Vec<u8> {
+    let mut below = |sides: usize| {
+        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*random >> 33) as usize % sides.max(1)
+    };
+    let mut data = data.to_vec();
+    for _ in 0..=below(6) {
+        let at = below(data.len());
+        let until = (at + 1 + below(8)).min(data.len());
+        match below(5) {
+            0 => drop(data.drain(at..until)),
+            1 => {
+                let copy = data[at..until].to_vec();
+                data.splice(at..at, copy);
+            }
+            2 if at < data.len() => data[at] ^= 1 << below(8),
+            3 if at < data.len() => data[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][below(6)],
+            _ => data[at..until].iter_mut().for_each(|byte| *byte = below(256) as u8),
+        }
+    }
+    data
 }
 
 #[test]
