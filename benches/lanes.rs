@@ -28,9 +28,6 @@ use kmirror::record::{HEADER_BYTES, ProducerIdentity, patch};
 use kmirror::{net, seam::Seam};
 use tokio::sync::mpsc;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const FETCH_VERSION: i16 = 12;
 const RUNS: usize = 5;
 const RELAY_BYTES: u64 = 1_500_000_000;
@@ -402,14 +399,14 @@ impl Flow {
                         self.alive_bytes -= bytes;
                         self.relayed_bytes += bytes as u64;
                     }
-                    other => panic!("{other:?}"),
+                    other => unreachable!("{other:?}"),
                 },
                 Some((_, event)) = self.fetched.recv() => match event {
                     FetchEvent::Fetched(fetched) => {
                         self.take(fetched.key, fetched.batches.into_iter().map(|batch| batch.bytes));
                     }
                     FetchEvent::Connected => {}
-                    other => panic!("{other:?}"),
+                    other => unreachable!("{other:?}"),
                 },
             }
             self.send();

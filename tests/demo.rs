@@ -1,5 +1,7 @@
 //! `kmirror demo` as a user runs it: exit code, output without a terminal, and Ctrl-C.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 

@@ -1,6 +1,8 @@
 //! The control plane of a flow between two embedded clusters, on a simulated network with paused time: who may write,
 //! what is remembered, which topics are replicated, where each partition starts.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

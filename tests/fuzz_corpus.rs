@@ -1,5 +1,7 @@
 //! Replays what is kept in `fuzz/corpus`, cut short and changed byte by byte, through the checks of the fuzz targets.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 #[path = "../fuzz/src/lib.rs"]
 mod checks;
 

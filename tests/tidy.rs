@@ -1,5 +1,7 @@
 //! Rules of the house that a compiler does not know: which way the arrows point, how long a file may be.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
