@@ -20,7 +20,7 @@ use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, Rew
 use super::settings::FlowSettings;
 use super::state::records::{Position as StoredPosition, StateRecord};
 use super::state::{PositionStore, StoreError, TopicPartition};
-use super::status::{FlowState, FlowStatus};
+use super::status::{Event, EventKind, FlowState, FlowStatus};
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
 use crate::client::produce::{ProduceLane, spawn_produce_lane};
 use crate::client::{
@@ -310,6 +310,14 @@ impl Owner {
     fn on_granted(&mut self, granted: Granted) {
         self.state = FlowState::Running;
         self.store = Some(granted.store);
+        for (partition, gap) in granted.gaps {
+            self.engine.recall(Event {
+                at_ms: gap.at_ms,
+                topic: partition.topic,
+                partition: partition.partition,
+                kind: EventKind::Gap { from: gap.from, to: gap.to, reason: gap.reason.to_string() },
+            });
+        }
         if self.engine.producer().is_none() {
             self.ask_for_producer();
         }

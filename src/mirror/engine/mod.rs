@@ -462,6 +462,13 @@ impl Engine {
         self.push_event(key, EventKind::Gap { from, to, reason });
     }
 
+    /// Shows a gap that was recorded by an earlier process.
+    pub fn recall(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX && !self.events.contains(&event) {
+            self.events.push_back(event);
+        }
+    }
+
     /// The target's limits for a topic changed.
     pub fn set_limits(&mut self, remote_topic: &str, limits: TargetLimits) {
         let Some(topic) = self.topics.iter().position(|topic| &*topic.name == remote_topic) else { return };
