@@ -24,8 +24,8 @@ use super::status::{Event, EventKind, FlowState, FlowStatus};
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
 use crate::client::produce::{ProduceLane, spawn_produce_lane};
 use crate::client::{
-    Cluster, ClusterView, FetchCommand, FetchEvent, LaneId, Node, PartitionKey, ProduceCommand, ProduceEvent,
-    Topics,
+    Cluster, ClusterView, FetchCommand, FetchEvent, HostPort, LaneId, Node, PartitionKey, ProduceCommand,
+    ProduceEvent, Topics,
 };
 use crate::net::Backoff;
 use crate::record::{self, Piece};
@@ -128,8 +128,8 @@ type Saved = Result<Vec<(TopicPartition, i64)>, StoreError>;
 
 /// Lanes by broker, and what they say.
 struct Lanes {
-    fetch: BTreeMap<i32, FetchLane>,
-    produce: BTreeMap<i32, ProduceLane>,
+    fetch: BTreeMap<i32, (HostPort, FetchLane)>,
+    produce: BTreeMap<i32, (HostPort, ProduceLane)>,
     /// For brokers whose address is not known yet.
     waiting: BTreeMap<i32, Vec<FetchCommand>>,
     wanted: Vec<i32>,
@@ -439,8 +439,22 @@ impl Owner {
         }
     }
 
-    /// Opens the lanes that waited for an address.
+    /// Opens the lanes that waited for an address, and those of brokers that have another one now.
     fn lanes_follow(&mut self, source: &ClusterView, target: &ClusterView) {
+        let moved = |view: &ClusterView, broker: i32, address: &HostPort| {
+            view.brokers.get(&broker).is_some_and(|known| known.address != *address)
+        };
+        let fetch = self.lanes.fetch.iter().filter(|(broker, (at, _))| moved(source, **broker, at));
+        for broker in fetch.map(|(&broker, _)| broker).collect::<Vec<_>>() {
+            self.lanes.fetch.remove(&broker);
+            self.engine.reopened_fetch(broker);
+        }
+        let produce = self.lanes.produce.iter().filter(|(broker, (at, _))| moved(target, **broker, at));
+        for broker in produce.map(|(&broker, _)| broker).collect::<Vec<_>>() {
+            self.lanes.produce.remove(&broker);
+            self.engine.reopened_produce(broker, self.started.elapsed());
+            self.open_produce(target, broker);
+        }
         for (broker, commands) in std::mem::take(&mut self.lanes.waiting) {
             for command in commands {
                 self.fetch_command(source, broker, command);
@@ -482,7 +496,7 @@ impl Owner {
     }
 
     fn fetch_command(&mut self, view: &ClusterView, broker: i32, command: FetchCommand) {
-        if let Some(lane) = self.lanes.fetch.get(&broker) {
+        if let Some((_, lane)) = self.lanes.fetch.get(&broker) {
             // A lane ends only with its flow.
             let _ = lane.commands.send(command);
             return;
@@ -501,7 +515,7 @@ impl Owner {
             self.lanes.fetch_sender.clone(),
         );
         let _ = lane.commands.send(command);
-        self.lanes.fetch.insert(broker, lane);
+        self.lanes.fetch.insert(broker, (known.address.clone(), lane));
     }
 
     fn open_produce(&mut self, view: &ClusterView, broker: i32) {
@@ -521,11 +535,11 @@ impl Owner {
             LaneId(broker),
             self.lanes.produce_sender.clone(),
         );
-        self.lanes.produce.insert(broker, lane);
+        self.lanes.produce.insert(broker, (known.address.clone(), lane));
     }
 
     fn produce_command(&mut self, broker: i32, command: ProduceCommand) {
-        if let Some(lane) = self.lanes.produce.get(&broker) {
+        if let Some((_, lane)) = self.lanes.produce.get(&broker) {
             let _ = lane.commands.send(command);
         }
     }

@@ -34,7 +34,8 @@ use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
 use super::window::{EntryId, Window};
 use super::{Batching, CompressedBatching, OnOversize};
 use crate::client::{
-    FetchCommand, FetchPartition, IsolationLevel, PartitionKey, ProduceCommand, TargetKey, TargetTopic,
+    FetchCommand, FetchPartition, IsolationLevel, PartitionKey, ProduceCommand, ProduceEvent, TargetKey,
+    TargetTopic,
 };
 use crate::net::Backoff;
 use crate::record::{self, Magic, Piece, RewriteSettings, Rewritten, Segment};
@@ -460,6 +461,27 @@ impl Engine {
     /// Notes a gap: these source offsets cannot be copied any more.
     pub fn record_gap(&mut self, key: PartitionKey, from: i64, to: i64, reason: String) {
         self.push_event(key, EventKind::Gap { from, to, reason });
+    }
+
+    /// The fetch lane of a source broker was opened anew (its address has changed): its session is empty.
+    pub fn reopened_fetch(&mut self, broker: i32) {
+        for index in 0..self.sources.len() {
+            if matches!(self.sources[index].state, SourceState::Fetching(lane) if lane == broker) {
+                self.sources[index].state = SourceState::Waiting;
+                self.fetch(PartitionKey(index as u32));
+            }
+        }
+        if self.fetch_lanes.get(&broker).is_some_and(|lane| lane.paused) {
+            self.commands.push(Command::Fetch(broker, FetchCommand::Pause));
+        }
+    }
+
+    /// The produce lane of a target broker was opened anew: what was in flight on the old one is of unknown outcome.
+    pub fn reopened_produce(&mut self, broker: i32, now: Duration) {
+        let lost =
+            self.requests.iter().filter(|(_, request)| request.broker == broker).map(|(&id, _)| id).collect();
+        let reason = "the broker's address has changed".to_owned();
+        self.on_produce(broker, ProduceEvent::Disconnected { lost, reason }, now);
     }
 
     /// Shows a gap that was recorded by an earlier process.

@@ -155,7 +155,7 @@ impl World {
     fn step(&mut self, faults: bool) {
         let elapsed = Duration::from_millis(self.pick(4));
         self.now += elapsed;
-        match self.pick(if faults { 12 } else { 8 }) {
+        match self.pick(if faults { 14 } else { 8 }) {
             0..=2 => self.deliver_fetch(),
             3..=5 => self.deliver_request(Fault::None),
             6 => self.deliver_rewrite(),
@@ -166,6 +166,8 @@ impl World {
             }
             9 => self.cut(Fault::AnswerLost),
             10 => self.cut(Fault::RequestLost),
+            11 => self.engine.reopened_fetch(1),
+            12 => self.reopen_produce(),
             _ => self.move_leader(),
         }
         self.carry_out();
@@ -250,6 +252,15 @@ impl World {
         let lost = requests.iter().map(|request| request.id).collect();
         let event = ProduceEvent::Disconnected { lost, reason: "cut".to_owned() };
         self.engine.on_produce(broker, event, self.now);
+        self.carry_out();
+        self.connect(broker);
+    }
+
+    /// A broker has another address: nothing on the old connection is heard of.
+    fn reopen_produce(&mut self) {
+        let broker = self.pick(BROKERS as u64) as i32;
+        self.wires.entry(broker).or_default().clear();
+        self.engine.reopened_produce(broker, self.now);
         self.carry_out();
         self.connect(broker);
     }
