@@ -1,4 +1,5 @@
-//! Small compressed batches are merged while their partition's backlog grows (`kmirror.batching.compressed`).
+//! Small compressed batches are merged while their partition's backlog grows (`kmirror.batching.compressed`), unless
+//! nothing is to be merged at all (`kmirror.batching=verbatim`).
 //!
 //! Merging them costs a round through the codec, so it is done on other threads, only for batches that wait far behind the
 //! front of their queue, and only while more come than go. Their place in the queue is kept.
@@ -6,7 +7,7 @@
 use super::super::append::{Cargo, Origin};
 use super::{Engine, Item, Work, Working, WorkingKind};
 use crate::client::TargetKey;
-use crate::mirror::CompressedBatching;
+use crate::mirror::{Batching, CompressedBatching};
 use crate::record::{BatchHeader, Codec, Piece};
 
 /// Compressed batches above this size are left as they are.
@@ -19,7 +20,8 @@ const MERGED_BATCHES_MIN: usize = 4;
 impl Engine {
     /// Sends stretches of small compressed batches to be merged.
     pub(super) fn merge_backlog(&mut self, key: TargetKey) {
-        if self.settings.batching_compressed == CompressedBatching::Never {
+        let never = self.settings.batching_compressed == CompressedBatching::Never;
+        if never || self.settings.batching == Batching::Verbatim {
             return;
         }
         while let Some((from, count)) = self.stretch(key) {
