@@ -247,6 +247,7 @@ fn records(cluster: &EmbeddedCluster, topic: &str, partition: i32) -> Vec<Record
 }
 
 fn paused(run: impl Future<Output = ()>) {
+    let _ = tracing_subscriber::fmt().with_test_writer().try_init();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)

@@ -99,6 +99,7 @@ struct Owner {
     target: Cluster,
     requests: mpsc::Receiver<Request>,
     control: Control,
+    control_ended: bool,
     engine: Engine,
     started: Instant,
     state: FlowState,
@@ -202,6 +203,7 @@ impl Owner {
             target,
             requests,
             control,
+            control_ended: false,
             started: Instant::now(),
             state: FlowState::Starting,
             store: None,
@@ -233,13 +235,20 @@ impl Owner {
             self.engine.set_wall_clock(self.seam.now_ms());
             match wake {
                 Wake::Request(Some(Request::Status(reply))) => drop(reply.send(self.status())),
+                Wake::Request(_) if self.control_ended => return,
                 Wake::Request(_) => self.begin_stop(),
                 Wake::Control(Some(event)) => {
                     if self.on_control(event) {
                         return;
                     }
                 }
-                Wake::Control(None) => return,
+                Wake::Control(None) => {
+                    // A flow that failed is still there to say why, until it is told to stop.
+                    if self.stopping.is_some() || !matches!(self.state, FlowState::Failed(_)) {
+                        return;
+                    }
+                    self.control_ended = true;
+                }
                 Wake::Produce(lane, event) => self.engine.on_produce(lane.0, event, self.started.elapsed()),
                 Wake::Fetch(lane, event) => self.engine.on_fetch(lane.0, event, self.started.elapsed()),
                 Wake::Rewritten(id, result) => self.engine.on_rewritten(id, result, self.started.elapsed()),
@@ -269,7 +278,7 @@ impl Owner {
         tokio::select! {
             biased;
             request = self.requests.recv() => Wake::Request(request),
-            event = self.control.events.recv() => Wake::Control(event),
+            event = self.control.events.recv(), if !self.control_ended => Wake::Control(event),
             Some((lane, event)) = self.lanes.produce_events.recv() => Wake::Produce(lane, event),
             Some((id, result)) = self.rewritten.recv() => Wake::Rewritten(id, result),
             Some((id, epoch)) = self.producers.recv() => Wake::Producer(id, epoch),

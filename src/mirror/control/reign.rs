@@ -15,7 +15,7 @@ use super::registry::Registry;
 use super::round::look_ahead;
 use super::task::{End, Flow, Mailbox};
 use super::{ControlCommand, ControlEvent, Granted};
-use crate::client::Topics as Asked;
+use crate::client::{ErrorCode, Topics as Asked};
 use crate::mirror::plan::TargetLimits;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::Position;
@@ -147,7 +147,10 @@ impl Reign {
         let (store, owner) = loop {
             match StoreOwner::open(&flow.source, &flow.target, &flow.settings).await {
                 Ok(opened) => break opened,
-                Err(OpenError::Client(error)) if error.is_retriable() => {
+                // INVALID_REPLICATION_FACTOR: fewer brokers live than replicas are asked for, which may pass.
+                Err(OpenError::Client(error))
+                    if error.is_retriable() || error.code() == Some(ErrorCode(38)) =>
+                {
                     tracing::warn!(
                         target: "kmirror::control",
                         flow = %flow.name(),
