@@ -10,6 +10,7 @@ mod filter;
 mod flow;
 mod java_regex;
 pub mod lease;
+pub mod mm2;
 pub mod offset_map;
 mod plan;
 mod policy;
