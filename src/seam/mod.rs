@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 pub use real::Real;
-pub use simulated::{Link, SimulatedStream, Simulation};
+pub use simulated::{Link, SimulatedStream, Simulation, Tamper};
 
 /// A handle to the outside; cheap to clone.
 #[derive(Clone, Debug)]
@@ -101,7 +101,11 @@ impl Seam {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        tokio::spawn(task)
+        let task = tokio::spawn(task);
+        if let Seam::Simulated(simulation) = self {
+            simulation.spawned(task.abort_handle());
+        }
+        task
     }
 
     /// Runs CPU-heavy work off the lanes; in place when simulated, so that the order of events stays the seed's.

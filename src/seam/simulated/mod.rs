@@ -1,24 +1,28 @@
 //! The simulated side of the seam: a network in memory, with links that a test cuts, heals and delays.
 //!
 //! Runs on a current-thread tokio runtime with paused time. Bytes of one direction arrive in order, each chunk after the
-//! link's latency. Every dialler has a name ([`Simulation::named`]), so that a link is (dialler, listening address).
+//! link's latency ([`pipe`]). Every process has a name ([`Simulation::named`]): a link is (name, listening address), and a
+//! process is killed by its name. Broken variants of a program are made here, by what becomes of the bytes that it writes
+//! ([`Simulation::tamper`]), so that no program holds code to break it.
 
-use std::collections::{BTreeMap, VecDeque};
+mod pipe;
+
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
+use self::pipe::{End, Pipe};
+pub use self::pipe::{SimulatedStream, Tamper};
 use super::real::{GOLDEN, mix};
 
-/// What one direction holds before its writer waits.
-const PIPE_BYTES_MAX: usize = 256 * 1024;
 /// The wall clock at the start of every simulation: 2026-01-01T00:00:00Z.
 const EPOCH_MS: i64 = 1_767_225_600_000;
 const FIRST_FREE_PORT: u16 = 20_000;
@@ -51,6 +55,18 @@ struct World {
     links: BTreeMap<(Arc<str>, SocketAddr), Link>,
     connections: Vec<Connection>,
     waiting: Vec<Waker>,
+    tasks: BTreeMap<Arc<str>, Vec<AbortHandle>>,
+    tampers: BTreeMap<Arc<str>, Tampers>,
+}
+
+/// Makes the [`Tamper`] of a new connection to an address.
+#[derive(Clone)]
+struct Tampers(Arc<dyn Fn(SocketAddr) -> Tamper + Send + Sync>);
+
+impl fmt::Debug for Tampers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tampers")
+    }
 }
 
 /// An open connection, as the world sees it: who dialled whom, and both directions.
@@ -58,24 +74,15 @@ struct World {
 struct Connection {
     dialler: Arc<str>,
     address: SocketAddr,
+    /// To the dialler, and from it.
     pipes: [Arc<Mutex<Pipe>>; 2],
 }
 
-#[derive(Debug)]
-struct Pipe {
-    chunks: VecDeque<(Instant, VecDeque<u8>)>,
-    bytes: usize,
-    link: Link,
-    end: Option<End>,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-}
-
-/// How a direction ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Closed,
-    Reset,
+impl Connection {
+    /// It is open, or what its dialler wrote before it closed is still under way.
+    fn matters(&self) -> bool {
+        lock(&self.pipes[0]).is_open() || !lock(&self.pipes[1]).is_empty()
+    }
 }
 
 impl Simulation {
@@ -89,6 +96,8 @@ impl Simulation {
             links: BTreeMap::new(),
             connections: Vec::new(),
             waiting: Vec::new(),
+            tasks: BTreeMap::new(),
+            tampers: BTreeMap::new(),
         };
         Simulation { world: Arc::new(Mutex::new(world)), name: Arc::from("default"), started: Instant::now() }
     }
@@ -127,6 +136,28 @@ impl Simulation {
             }
             !hit
         });
+    }
+
+    /// Ends a process without a word: none of its tasks runs again, and its connections close. What it has written is
+    /// still delivered, as links allow.
+    pub fn kill(&self, name: &str) {
+        let tasks = lock(&self.world).tasks.remove(name);
+        tasks.into_iter().flatten().for_each(|task| task.abort());
+    }
+
+    /// Lets a process's writes be changed from now on: `make` is asked for each new connection.
+    pub fn tamper(&self, name: &str, make: impl Fn(SocketAddr) -> Tamper + Send + Sync + 'static) {
+        lock(&self.world).tampers.insert(Arc::from(name), Tampers(Arc::new(make)));
+    }
+
+    /// Notes a task of this process.
+    pub(super) fn spawned(&self, task: AbortHandle) {
+        let mut world = lock(&self.world);
+        let tasks = world.tasks.entry(self.name.clone()).or_default();
+        if tasks.len() == tasks.capacity() {
+            tasks.retain(|task| !task.is_finished());
+        }
+        tasks.push(task);
     }
 
     pub(super) fn now_ms(&self) -> i64 {
@@ -188,8 +219,10 @@ impl Simulation {
     }
 
     fn connect(&self, address: SocketAddr, link: Link) -> io::Result<SimulatedStream> {
+        let make = lock(&self.world).tampers.get(&self.name).cloned();
+        let tamper = make.map(|make| (make.0)(address));
         let mut world = lock(&self.world);
-        let pipes = [Pipe::new(link), Pipe::new(link)];
+        let pipes = [Pipe::new(link, None), Pipe::new(link, tamper)];
         let dialled = SimulatedStream::new(pipes[0].clone(), pipes[1].clone());
         let accepted = SimulatedStream::new(pipes[1].clone(), pipes[0].clone());
         let Some(listener) = world.listeners.get(&address) else {
@@ -198,7 +231,7 @@ impl Simulation {
         if listener.send(accepted).is_err() {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        world.connections.retain(|connection| lock(&connection.pipes[0]).end.is_none());
+        world.connections.retain(Connection::matters);
         world.connections.push(Connection { dialler: self.name.clone(), address, pipes });
         Ok(dialled)
     }
@@ -207,42 +240,6 @@ impl Simulation {
 impl World {
     fn link(&self, dialler: &Arc<str>, address: SocketAddr) -> Link {
         self.links.get(&(dialler.clone(), address)).copied().unwrap_or(Link::Up(Duration::from_micros(100)))
-    }
-}
-
-impl Pipe {
-    fn new(link: Link) -> Arc<Mutex<Pipe>> {
-        Arc::new(Mutex::new(Pipe {
-            chunks: VecDeque::new(),
-            bytes: 0,
-            link,
-            end: None,
-            reader: None,
-            writer: None,
-        }))
-    }
-
-    fn set_link(&mut self, link: Link) {
-        self.link = link;
-        if link == Link::Refused {
-            self.finish(End::Reset);
-        }
-        self.wake();
-    }
-
-    fn finish(&mut self, end: End) {
-        if self.end.is_none() || end == End::Reset {
-            self.end = Some(end);
-        }
-        if end == End::Reset {
-            self.chunks.clear();
-            self.bytes = 0;
-        }
-        self.wake();
-    }
-
-    fn wake(&mut self) {
-        self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
     }
 }
 
@@ -263,109 +260,6 @@ impl SimulatedListener {
     }
 }
 
-/// One end of a simulated connection.
-#[derive(Debug)]
-pub struct SimulatedStream {
-    incoming: Arc<Mutex<Pipe>>,
-    outgoing: Arc<Mutex<Pipe>>,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl SimulatedStream {
-    fn new(incoming: Arc<Mutex<Pipe>>, outgoing: Arc<Mutex<Pipe>>) -> SimulatedStream {
-        SimulatedStream { incoming, outgoing, timer: None }
-    }
-}
-
-impl Drop for SimulatedStream {
-    fn drop(&mut self) {
-        lock(&self.outgoing).finish(End::Closed);
-        lock(&self.incoming).finish(End::Reset);
-    }
-}
-
-impl AsyncRead for SimulatedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let incoming = self.incoming.clone();
-        let mut pipe = lock(&incoming);
-        if pipe.end == Some(End::Reset) {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        }
-        pipe.reader = Some(cx.waker().clone());
-        if pipe.link == Link::Silent {
-            return Poll::Pending;
-        }
-        let Some((at, _)) = pipe.chunks.front() else {
-            return if pipe.end.is_some() { Poll::Ready(Ok(())) } else { Poll::Pending };
-        };
-        if *at > Instant::now() {
-            let mut timer = Box::pin(tokio::time::sleep_until(*at));
-            let ready = timer.as_mut().poll(cx).is_ready();
-            self.timer = Some(timer);
-            if !ready {
-                return Poll::Pending;
-            }
-        }
-        pipe.read_into(buf);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Pipe {
-    fn read_into(&mut self, buf: &mut ReadBuf<'_>) {
-        if let Some((_, chunk)) = self.chunks.front_mut() {
-            let count = chunk.len().min(buf.remaining());
-            let (head, tail) = chunk.as_slices();
-            let from_head = head.len().min(count);
-            buf.put_slice(&head[..from_head]);
-            buf.put_slice(&tail[..count - from_head]);
-            chunk.drain(..count);
-            self.bytes -= count;
-            if chunk.is_empty() {
-                self.chunks.pop_front();
-            }
-        }
-        if let Some(writer) = self.writer.take() {
-            writer.wake();
-        }
-    }
-}
-
-impl AsyncWrite for SimulatedStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let mut pipe = lock(&self.outgoing);
-        if pipe.end.is_some() {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        let room = PIPE_BYTES_MAX.saturating_sub(pipe.bytes);
-        if room == 0 {
-            pipe.writer = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        let count = room.min(buf.len());
-        let latency = if let Link::Up(latency) = pipe.link { latency } else { Duration::ZERO };
-        pipe.chunks.push_back((Instant::now() + latency, buf[..count].iter().copied().collect()));
-        pipe.bytes += count;
-        if let Some(reader) = pipe.reader.take() {
-            reader.wake();
-        }
-        Poll::Ready(Ok(count))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        lock(&self.outgoing).finish(End::Closed);
-        Poll::Ready(Ok(()))
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -376,6 +270,13 @@ mod tests {
 
     use super::*;
     use crate::seam::{Seam, SocketOptions};
+
+    /// What came before the stream ended.
+    async fn until_end(socket: &mut crate::seam::Socket) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let _ = socket.read_to_end(&mut bytes).await;
+        bytes
+    }
 
     async fn pair(simulation: &Simulation) -> (crate::seam::Socket, crate::seam::Socket, SocketAddr) {
         let seam = Seam::Simulated(simulation.clone());
@@ -421,6 +322,38 @@ mod tests {
         simulation.set_link("default", address, Link::Up(Duration::ZERO));
         there.read_exact(&mut byte).await.unwrap();
         assert_eq!(&byte, b"x");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_killed_process_runs_no_more_and_what_it_wrote_arrives() {
+        let simulation = Simulation::new(1);
+        let (mut here, mut there, address) = pair(&simulation).await;
+        let seam = Seam::Simulated(simulation.clone());
+        let task = seam.spawn(async move {
+            here.write_all(b"last words").await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            here.write_all(b"never").await.unwrap();
+        });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        simulation.set_link("default", address, Link::Silent);
+        Simulation::kill(&simulation, "default");
+        assert!(task.await.unwrap_err().is_cancelled());
+        // Other connections come and go; the one that is closed still has something to deliver.
+        drop(seam.dial("10.0.0.2:1".parse().unwrap(), SocketOptions::default()).await);
+        simulation.set_link("default", address, Link::Up(Duration::ZERO));
+        assert_eq!(until_end(&mut there).await, b"last words");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_process_writes_can_be_changed() {
+        let simulation = Simulation::new(1);
+        simulation.tamper("default", |_| {
+            Box::new(|bytes| bytes.iter().filter(|byte| **byte != b'-').map(u8::to_ascii_uppercase).collect())
+        });
+        let (mut here, mut there, _) = pair(&simulation).await;
+        here.write_all(b"a-b--c").await.unwrap();
+        drop(here);
+        assert_eq!(until_end(&mut there).await, b"ABC");
     }
 
     #[tokio::test(start_paused = true)]
