@@ -58,8 +58,6 @@ pub struct FetchSettings {
     pub max_partition_fetch_bytes: i32,
     /// `fetch.max.wait.ms`.
     pub fetch_max_wait: Duration,
-    /// `client.rack` (KIP-392); empty for none.
-    pub client_rack: String,
     /// The largest single batch that is read.
     pub batch_bytes_max: usize,
 }
@@ -72,7 +70,6 @@ impl Default for FetchSettings {
             fetch_max_bytes: 16 * 1024 * 1024,
             max_partition_fetch_bytes: 4 * 1024 * 1024,
             fetch_max_wait: Duration::from_millis(500),
-            client_rack: String::new(),
             batch_bytes_max: 128 * 1024 * 1024,
         }
     }

@@ -267,7 +267,6 @@ fn read_consumer(reader: &mut Reader<'_>, flow: &mut FlowSettings, source: &str)
         fetch_max_wait: reader.millis("fetch.max.wait.ms", ours.fetch_max_wait),
         fetch_max_bytes: bytes(reader, "fetch.max.bytes", ours.fetch_max_bytes),
         max_partition_fetch_bytes: bytes(reader, "max.partition.fetch.bytes", ours.max_partition_fetch_bytes),
-        client_rack: reader.text("client.rack", ""),
         batch_bytes_max: ours.batch_bytes_max,
     };
     refuse_security_in(reader, reader.scope, source);

@@ -310,7 +310,7 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("bootstrap.controllers", "a", HostPorts, Nothing("brokers are asked")),
     // The consumer.
     client("auto.offset.reset", "c", Choice(&["earliest", "latest", "none"]), Used),
-    client("client.rack", "c", Text, Used),
+    client("client.rack", "c", Text, Nothing("batches are read from leaders")),
     client("fetch.max.bytes", "c", INT, Used),
     client("fetch.max.wait.ms", "c", INT, Used),
     client("fetch.min.bytes", "c", INT, Used),

@@ -46,6 +46,19 @@ fn a_minimal_file_has_mirrormakers_defaults() {
     assert_eq!(format!("{:?}", process.flows[0]), format!("{:?}", FlowSettings::new("A", "B")));
 }
 
+/// Case 61: of many clusters only the pairs that are wanted become flows.
+#[test]
+fn a_hub_of_many_clusters_has_only_its_own_flows() {
+    let spokes: Vec<String> = (1..=12).map(|spoke| format!("S{spoke}")).collect();
+    let mut text = format!("clusters = hub, {}\nhub.bootstrap.servers = hub:9092\n", spokes.join(", "));
+    for spoke in &spokes {
+        text += &format!("{spoke}.bootstrap.servers = {spoke}:9092\n{spoke}->hub.enabled = true\n");
+    }
+    let settings = settings(&text);
+    assert_eq!(settings.process.flows.len(), 12);
+    assert_eq!(settings.process.clusters.len(), 13, "flows share the hub");
+}
+
 #[test]
 fn flows_are_enabled_as_mirrormaker_enables_them() {
     for (lines, flows) in [
@@ -75,7 +88,7 @@ fn each_key_reaches_its_setting() {
          B.offset.flush.interval.ms=100\nkmirror.on.source.reset=append\nA->B.kmirror.on.oversize=skip\n\
          kmirror.batching=verbatim\nA.consumer.isolation.level=read_committed\nA.consumer.fetch.min.bytes=2\n\
          A.consumer.fetch.max.bytes=3\nA.consumer.max.partition.fetch.bytes=4\nA.consumer.fetch.max.wait.ms=5\n\
-         A.consumer.client.rack=r\nB.producer.max.request.size=6\nB.producer.request.timeout.ms=7\n\
+         B.producer.max.request.size=6\nB.producer.request.timeout.ms=7\n\
          A->B.producer.override.max.in.flight.requests.per.connection=8",
     );
     assert_eq!(flow.topics.patterns(), ["orders", "pay.*"]);
@@ -100,7 +113,6 @@ fn each_key_reaches_its_setting() {
         (flow.fetch.max_partition_fetch_bytes, flow.fetch.fetch_max_wait),
         (4, Duration::from_millis(5))
     );
-    assert_eq!(flow.fetch.client_rack, "r");
     assert_eq!((flow.produce.max_request_bytes, flow.produce.max_in_flight_requests), (6, 8));
     assert_eq!(flow.produce.ack_timeout, Duration::from_millis(7));
 }

@@ -143,6 +143,8 @@ pub enum Remedy {
     Narrow(Option<usize>),
     /// The target says that the checksum is wrong.
     CheckCrc,
+    /// The target does not take the codec.
+    Recode,
     /// Nothing can be done now, with Kafka's error code.
     Stop(i16),
 }
@@ -293,8 +295,10 @@ impl Append {
         let (sent, remedy) = match verdict {
             Verdict::Appended(base_offset) => return self.appended(index, base_offset, now),
             Verdict::FailedUnknown(remedy) => (Sent::Unknown, remedy),
-            // A size and a checksum are refused at every attempt alike, so no earlier one can have been taken.
-            Verdict::Failed(remedy @ (Remedy::Split | Remedy::CheckCrc)) => (Sent::NotAppended, remedy),
+            // A size, a checksum and a codec are refused at every attempt alike: no earlier one can have been taken.
+            Verdict::Failed(remedy @ (Remedy::Split | Remedy::CheckCrc | Remedy::Recode)) => {
+                (Sent::NotAppended, remedy)
+            }
             Verdict::Failed(remedy) if self.unacked[index].in_doubt => (Sent::Unknown, remedy),
             Verdict::Failed(remedy) => (Sent::NotAppended, remedy),
             Verdict::OutOfSequence if index > 0 => (Sent::NotAppended, Remedy::Resend),

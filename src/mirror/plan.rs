@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::status::RewriteReason;
 use crate::client::{AbortedTransaction, IsolationLevel};
-use crate::record::{BatchHeader, TimestampType};
+use crate::record::{BatchHeader, Codec, TimestampType};
 
 /// What becomes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,23 @@ impl Default for TargetLimits {
     /// Kafka's default for a topic (`LogConfig.java`).
     fn default() -> TargetLimits {
         TargetLimits { max_message_bytes: 1_048_588 }
+    }
+}
+
+/// Which codecs a target takes, as far as it has said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenCodecs {
+    /// None was refused yet.
+    All,
+    /// A broker that speaks Produce below version 7 has refused zstd (`ProduceRequest.validateRecords`).
+    AllButZstd,
+}
+
+impl TakenCodecs {
+    /// The codec that a v2 batch must have instead of its own.
+    pub fn instead_of(self, batch: &[u8]) -> Option<Codec> {
+        let codec = BatchHeader::parse(batch).ok()?.attributes.codec().ok()?;
+        (self == TakenCodecs::AllButZstd && codec == Codec::Zstd).then_some(Codec::Lz4)
     }
 }
 
@@ -180,6 +197,7 @@ pub(super) mod tests {
         assert_eq!(plan(&header, Verdict::Visible, position, &limits), want, "{header:?} at {position}");
     }
 
+    /// Cases 1 and 2, and 11: what brokers refuse of a produced batch is rewritten or left out.
     #[test]
     fn each_kind_of_batch_has_its_plan() {
         check(header(10, 4, 5, 0), 10, Plan::Forward);
@@ -204,6 +222,7 @@ pub(super) mod tests {
         bytes
     }
 
+    /// Case 63.
     #[test]
     fn aborted_batches_are_those_between_the_listed_offset_and_the_abort_marker() {
         let list: Arc<[AbortedTransaction]> = Arc::from([

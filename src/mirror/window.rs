@@ -153,6 +153,7 @@ mod tests {
 
     use super::*;
 
+    /// Case 48: what is left out moves the position as what is acknowledged does. Case 47: nothing else does.
     #[test]
     fn the_position_moves_over_done_prefixes_and_what_was_left_out() {
         let mut window = Window::new(10, None);

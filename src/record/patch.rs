@@ -140,6 +140,7 @@ mod tests {
         [&header[..], &batch[HEADER_BYTES..]].concat()
     }
 
+    /// Case 3: the source's producer, sequence and transactional bit mean nothing to the target.
     #[test]
     fn only_the_fields_that_are_ours_change() {
         let source = batch_of(500, 9);

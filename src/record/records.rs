@@ -248,6 +248,7 @@ mod tests {
     /// Attributes 0, timestamp delta 5, offset delta 0, key null, value empty, headers k→null, k→"v".
     const RECORD: &[u8] = &[26, 0, 10, 0, 1, 0, 4, 2, b'k', 1, 2, b'k', 2, b'v'];
 
+    /// Case 8: null and empty are not the same.
     #[test]
     fn fields_are_at_kafkas_places() {
         let records = read(RECORD, 1, 0).unwrap();

@@ -123,6 +123,7 @@ fn a_killed_process_loses_nothing_and_repeats_a_little() -> Result<()> {
     Ok(())
 }
 
+/// Case 51: within the session timeout of the lease, not minutes later.
 #[test]
 fn of_two_processes_one_writes_and_the_other_takes_over() -> Result<()> {
     let Some(pair) = pair()? else { return Ok(()) };

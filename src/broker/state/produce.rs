@@ -14,8 +14,10 @@ use super::topics::TopicHandle;
 use super::{ClusterState, Handled};
 use crate::broker::log::{AppendError, Origin, Reach, Verification, check_first_entry};
 use crate::broker::wire::{Outcome, Request};
-use crate::record::BatchHeader;
+use crate::record::{BatchHeader, Codec};
 
+/// From this version on batches may be compressed with zstd (KIP-110).
+const ZSTD_VERSION: i16 = 7;
 /// From this version on topics come by id (KIP-516).
 const TOPIC_ID_VERSION: i16 = 13;
 /// From this version on a transactional Produce adds its partitions to the transaction itself (KIP-890).
@@ -157,6 +159,7 @@ impl ClusterState {
                 "This server does not host this topic-partition.",
             ));
         };
+        check_codec(append)?;
         if partition.leader != Some(append.request.broker.0) {
             return Err(refusal(
                 ResponseError::NotLeaderOrFollower,
@@ -259,6 +262,22 @@ fn refusal_of_all(body: &ProduceRequest) -> Option<AppendError> {
     }
     let unauthorized = transactional && body.transactional_id.is_none();
     unauthorized.then(|| refusal(ResponseError::TransactionalIdAuthorizationFailed, ""))
+}
+
+/// Producers of older versions are told that zstd is not for them (`ProduceRequest.validateRecords`).
+fn check_codec(append: &Append<'_>) -> Result<(), AppendError> {
+    let header = append.records.as_deref().map(BatchHeader::parse);
+    let is_zstd = matches!(header, Some(Ok(header)) if header.attributes.codec() == Ok(Codec::Zstd));
+    if append.request.version < ZSTD_VERSION && is_zstd {
+        return Err(refusal(
+            ResponseError::UnsupportedCompressionType,
+            &format!(
+                "Produce requests with version {} are not allowed to use ZStandard compression",
+                append.request.version
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// What a producer is told when its transaction is not confirmed, in the words that its version knows

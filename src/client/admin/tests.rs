@@ -52,6 +52,7 @@ fn found(each: &Each<TopicPartition, ListedOffset>) -> Vec<(i32, Result<i64, Str
     each.iter().map(|((_, index), one)| (*index, one.as_ref().map(|one| one.offset).map_err(text))).collect()
 }
 
+/// Case 21: never of a follower.
 #[tokio::test(start_paused = true)]
 async fn offsets_are_asked_of_each_leader_once() {
     let test = TestCluster::start(2, &[("t", &[(1, 0), (2, 0), (1, 0)])], |asked| {

@@ -247,6 +247,7 @@ async fn a_broker_that_refuses_every_fetch_is_given_time() {
     }
 }
 
+/// Case 53: a broker that dies in the middle of its answer.
 #[tokio::test(start_paused = true)]
 async fn after_a_cut_connection_the_lane_goes_on_behind_what_it_handed_over() {
     let mut rig = Rig::start(17, FetchSettings::default()).await;
@@ -266,6 +267,7 @@ async fn after_a_cut_connection_the_lane_goes_on_behind_what_it_handed_over() {
     assert_eq!(offsets(&rig.fetched().await), [15]);
 }
 
+/// Case 54: a connection that only seems to be open.
 #[tokio::test(start_paused = true)]
 async fn slow_bytes_are_understood_and_silence_is_not_waited_out_for_ever() {
     let mut rig = Rig::start(17, FetchSettings::default()).await;
@@ -449,6 +451,7 @@ async fn a_throttled_lane_waits_before_its_next_fetch() {
     assert_eq!(start.elapsed().as_secs(), 4);
 }
 
+/// Case 54: a broker closes what is idle.
 #[tokio::test(start_paused = true)]
 async fn without_partitions_nothing_is_fetched_and_an_idle_close_is_no_news() {
     let mut rig = Rig::start(17, FetchSettings::default()).await;

@@ -264,6 +264,17 @@ fn next_offset(session: &mut FetchSession) -> i64 {
     session.request(17, Patience::Full).unwrap().0.topics[0].partitions[0].fetch_offset
 }
 
+/// Case 21: a broker that knows a rack sends the reader elsewhere, with no records.
+#[test]
+fn only_leaders_are_read_from() {
+    let mut session = reading().0;
+    for version in [11, 12, 17] {
+        session.disconnected();
+        let (request, _) = session.request(version, Patience::Full).unwrap();
+        assert_eq!((request.rack_id.as_str(), request.replica_id.0), ("", -1));
+    }
+}
+
 #[test]
 fn entries_before_the_wanted_offset_are_left_out() {
     for magic in [Magic::V0, Magic::V1, Magic::V2] {

@@ -154,6 +154,7 @@ async fn no_more_requests_than_allowed_are_in_flight() {
     assert!(batches[0].1[HEADER_BYTES..].iter().all(|&byte| byte == 3));
 }
 
+/// Case 53: a broker that dies with requests on it.
 #[tokio::test(start_paused = true)]
 async fn what_is_in_flight_when_the_connection_ends_is_lost_in_order_and_the_lane_dials_again() {
     let settings = ProduceSettings { max_in_flight_requests: 2, ..ProduceSettings::default() };
@@ -198,6 +199,7 @@ async fn a_request_for_an_earlier_connection_is_dropped_also_when_the_lane_is_co
     assert!(batches[0].1[HEADER_BYTES..].iter().all(|&byte| byte == 2));
 }
 
+/// Case 54: a connection that only seems to be open.
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_does_not_answer_in_time_is_left() {
     let mut rig = Rig::start(13, ProduceSettings::default()).await;

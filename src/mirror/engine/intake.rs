@@ -9,7 +9,7 @@ use super::super::window::EntryId;
 use super::{Command, Engine, Item, Notice, RewriteJob, SourceState, Watermarks, Work, Working, WorkingKind};
 use crate::client::{FetchEvent, Fetched, FetchedBatch, IsolationLevel, PartitionKey, TargetKey};
 use crate::mirror::OnOversize;
-use crate::record::{self, BatchHeader, Magic, Piece, RewriteSettings};
+use crate::record::{self, BatchHeader, Codec, Magic, Piece, RewriteSettings};
 
 impl Engine {
     /// A fetch lane has something to say.
@@ -83,8 +83,12 @@ impl Engine {
         let (now_ms, isolation) = (self.now_ms, self.settings.isolation_level);
         let source = &mut self.sources[fetched.key.0 as usize];
         source.failures = 0;
-        let blocked = fetched.last_stable_offset >= 0 && fetched.last_stable_offset < fetched.high_watermark;
-        source.blocked_since_ms = blocked.then(|| source.blocked_since_ms.unwrap_or(now_ms));
+        // The last stable offset is the start of the oldest open transaction: where it moves, another one is the oldest.
+        let before = source.watermarks.map(|watermarks| watermarks.last_stable);
+        let since_ms = source.blocked_since_ms.filter(|_| before == Some(fetched.last_stable_offset));
+        let blocked = isolation == IsolationLevel::ReadCommitted
+            && (0..fetched.high_watermark).contains(&fetched.last_stable_offset);
+        source.blocked_since_ms = blocked.then(|| since_ms.unwrap_or(now_ms));
         let end = match isolation {
             IsolationLevel::ReadCommitted => fetched.last_stable_offset,
             IsolationLevel::ReadUncommitted => fetched.high_watermark,
@@ -130,6 +134,9 @@ impl Engine {
             Plan::Skip(_) => {
                 source.window.skip(header.next_offset());
                 source.counters.batches_skipped += 1;
+            }
+            Plan::Forward if self.instead_of_its_codec(target, &batch).is_some() => {
+                self.rewrite(key, target, header.next_offset(), RewriteReason::Codec, batch);
             }
             Plan::Forward => self.forward(key, target, &header, batch),
             Plan::Rewrite(reason) => self.rewrite(key, target, header.next_offset(), reason, batch),
@@ -207,6 +214,7 @@ impl Engine {
         let bytes = batch.bytes.len();
         self.charge(key, bytes);
         let batch_bytes_max = self.targets[target.0 as usize].limits.max_message_bytes;
+        let target_codec = self.instead_of_its_codec(target, &batch);
         let source = &mut self.sources[key.0 as usize];
         let start_offset = source.window.next_offset();
         let entry = source.window.push(next_offset, bytes);
@@ -214,13 +222,20 @@ impl Engine {
         let settings = RewriteSettings {
             start_offset,
             end_offset: i64::MAX,
-            target_codec: None,
+            target_codec,
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
         };
         let job = self.start_job(target, Work::Rewrite { batch: batch.bytes, magic: batch.magic, settings });
         let kind = WorkingKind::Batch { entry, reason };
         self.enqueue(target, Item::Working(Working { job, source: key, generation, bytes, kind }));
+    }
+
+    fn instead_of_its_codec(&self, target: TargetKey, batch: &FetchedBatch) -> Option<Codec> {
+        match batch.magic {
+            Magic::V2 => self.targets[target.0 as usize].codecs.instead_of(&batch.bytes),
+            Magic::V0 | Magic::V1 => None,
+        }
     }
 
     pub(super) fn start_job(&mut self, target: TargetKey, work: Work) -> u64 {

@@ -29,7 +29,7 @@ use uuid::Uuid;
 use super::append::{Append, Cargo, Numbering};
 use super::budget::Budget;
 use super::offset_map::OffsetMap;
-use super::plan::{AbortedFilter, TargetLimits};
+use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
 use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
 use super::window::{EntryId, Window};
 use super::{Batching, CompressedBatching, OnOversize};
@@ -269,6 +269,8 @@ struct Target {
     topic: usize,
     partition: i32,
     limits: TargetLimits,
+    /// Which codecs it takes, as far as it has said so.
+    codecs: TakenCodecs,
     /// A merged batch grows to this; less once the target refused a smaller one than we thought that it takes.
     merged_bytes_max: usize,
     leader: Option<i32>,
@@ -669,6 +671,7 @@ impl Engine {
                 topic,
                 partition: new.partition,
                 limits: new.limits,
+                codecs: TakenCodecs::All,
                 merged_bytes_max: outlet::MERGED_BYTES_MAX,
                 leader: None,
                 sent_to: None,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::super::append::{Acked, Cargo, Covers, Origin, Remedy, Verdict};
 use super::super::offset_map::Segment;
+use super::remedy::UNSUPPORTED_COMPRESSION_TYPE;
 use super::{Command, Engine, Item, ProduceLaneState, Request};
 use crate::client::{ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, TargetKey};
 use crate::mirror::Batching;
@@ -376,6 +377,7 @@ fn verdict(answer: &ProduceAnswer) -> Verdict {
         }
         // CORRUPT_MESSAGE.
         2 => Verdict::Failed(Remedy::CheckCrc),
+        UNSUPPORTED_COMPRESSION_TYPE => Verdict::Failed(Remedy::Recode),
         // UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID: being created, or gone for now.
         3 | 100 | 103 => Verdict::Failed(Remedy::Resend),
         code if answer.error().is_some_and(|error| error.is_retriable()) || code == 74 || code == 75 => {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::append::{Covers, Numbering, Remedy};
-use super::super::status::{EventKind, Stopped};
+use super::super::plan::TakenCodecs;
+use super::super::status::{EventKind, RewriteReason, Stopped};
 use super::{Command, Engine, Item, Notice, SourceState, Timer, Work, Working, WorkingKind};
 use crate::client::{PartitionKey, ProduceAnswer, TargetKey};
 use crate::mirror::OnOversize;
@@ -14,6 +15,8 @@ const FAILURES_MAX: u32 = 20;
 /// A batch whose outcome is unknown is not sent again after this time: the broker may have forgotten its sequence
 /// (`producer.id.expiration.ms` is a day by default).
 const UNKNOWN_FOR_MAX: Duration = Duration::from_secs(12 * 3_600);
+/// Kafka's code for a codec that a broker does not take.
+pub(super) const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
 /// A damaged batch is fetched again this often before its partition stops.
 const REFETCHES_MAX: u32 = 3;
 
@@ -65,6 +68,7 @@ impl Engine {
             Remedy::Split if certain => self.split(key, now),
             Remedy::Narrow(index) if certain => self.narrow(key, index, now),
             Remedy::CheckCrc if certain => self.check_crc(key),
+            Remedy::Recode if certain => self.recode(key, now),
             Remedy::Narrow(_) => {
                 let message = "a batch was sent and its connection lost; sent again, its records are refused, so that it \
                                cannot be told whether the first attempt was taken"
@@ -131,6 +135,37 @@ impl Engine {
         }
     }
 
+    /// The target does not take the codec of the first batch: zstd batches become another codec's, those that wait as
+    /// well as those that will come.
+    fn recode(&mut self, key: TargetKey, now: Duration) {
+        self.requeue(key, Numbering::GoOn);
+        let target = &mut self.targets[key.0 as usize];
+        let first = std::mem::replace(&mut target.codecs, TakenCodecs::AllButZstd) == TakenCodecs::All;
+        let recoded = |item: &Item| match item {
+            Item::Ready(cargo) => TakenCodecs::AllButZstd.instead_of(&cargo.batch).is_some(),
+            Item::Working(_) => false,
+        };
+        if !target.queue.front().is_some_and(recoded) {
+            self.stop_by_code(key, UNSUPPORTED_COMPRESSION_TYPE, now);
+            return;
+        }
+        let batch_bytes_max = target.limits.max_message_bytes;
+        let places: Vec<usize> = (0..target.queue.len()).filter(|&at| recoded(&target.queue[at])).collect();
+        for place in places {
+            if let Some(source) = self.rewrite_at(key, place, 0, i64::MAX, batch_bytes_max) {
+                let counters = &mut self.sources[source.0 as usize].counters;
+                counters.batches_rewritten[RewriteReason::Codec as usize] += 1;
+            }
+        }
+        if first {
+            let message = format!(
+                "{} does not take zstd: its batches are compressed anew, as lz4",
+                self.settings.target
+            );
+            self.log_target(key, message);
+        }
+    }
+
     /// Leaves out the one record of the first cargo.
     fn leave_out_first(&mut self, key: TargetKey, reason: String) {
         let target = &mut self.targets[key.0 as usize];
@@ -187,14 +222,28 @@ impl Engine {
 
     /// Sends the first cargo of the queue to be rewritten; its place is kept.
     fn rewrite_first(&mut self, key: TargetKey, start_offset: i64, end_offset: i64, batch_bytes_max: usize) {
+        self.rewrite_at(key, 0, start_offset, end_offset, batch_bytes_max);
+    }
+
+    /// Sends the cargo at `place` of the queue to be rewritten, and names its source.
+    fn rewrite_at(
+        &mut self,
+        key: TargetKey,
+        place: usize,
+        start_offset: i64,
+        end_offset: i64,
+        batch_bytes_max: usize,
+    ) -> Option<PartitionKey> {
         let target = &mut self.targets[key.0 as usize];
-        let Some(Item::Ready(cargo)) = target.queue.pop_front() else { return };
+        let (Some(Item::Ready(cargo)), codecs) = (target.queue.remove(place), target.codecs) else {
+            return None;
+        };
         target.queue_bytes -= cargo.batch.len();
-        let Some(part) = cargo.parts.first().copied() else { return };
+        let part = cargo.parts.first().copied()?;
         let settings = RewriteSettings {
             start_offset,
             end_offset,
-            target_codec: None,
+            target_codec: codecs.instead_of(&cargo.batch),
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
         };
@@ -203,7 +252,8 @@ impl Engine {
         let job = self.start_job(key, Work::Rewrite { batch, magic: Magic::V2, settings });
         let (source, generation) = (part.source, part.generation);
         let kind = WorkingKind::Cargo(cargo);
-        self.put_back(key, 0, Item::Working(Working { job, source, generation, bytes, kind }));
+        self.put_back(key, place, Item::Working(Working { job, source, generation, bytes, kind }));
+        Some(source)
     }
 
     /// The target says that a checksum is wrong: if the bytes that we hold say so too, they are fetched again.

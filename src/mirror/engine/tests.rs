@@ -25,6 +25,9 @@ struct World {
     wires: BTreeMap<i32, VecDeque<ProduceRequest>>,
     connections: BTreeMap<i32, u64>,
     rewrites: VecDeque<RewriteJob>,
+    /// A target broker from before Produce version 7.
+    refused_codec: Option<Codec>,
+    requests_served: usize,
     now: Duration,
     random: u64,
     log: Vec<String>,
@@ -94,6 +97,8 @@ impl World {
             wires: BTreeMap::new(),
             connections: BTreeMap::new(),
             rewrites: VecDeque::new(),
+            refused_codec: None,
+            requests_served: 0,
             now: Duration::ZERO,
             random: seed,
             log: Vec::new(),
@@ -213,6 +218,7 @@ impl World {
     }
 
     fn serve(&mut self, request: &ProduceRequest, fault: Fault) -> Vec<ProduceAnswer> {
+        self.requests_served += 1;
         let mut answers = Vec::new();
         for (&(_, partition), batch) in &request.batches {
             let bytes = Bytes::from([&batch.header[..], &batch.body].concat());
@@ -225,8 +231,11 @@ impl World {
                 message: None,
             };
             // REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND speak of a batch that was appended.
+            let codec = BatchHeader::parse(&bytes).unwrap().attributes.codec().unwrap();
             let appends = !matches!(fault, Fault::Refused(5 | 6));
-            if appends {
+            if self.refused_codec == Some(codec) {
+                answer.code = 76;
+            } else if appends {
                 let origin = LogOrigin::Client(Verification::Missing);
                 match self.targets[partition as usize].append(0, 0, &bytes, origin) {
                     Ok(appended) => answer.base_offset = appended.base_offset,
@@ -373,8 +382,96 @@ fn check(shape: Shape, seed: u64, batches: &[(u8, u8, u8)], steps: usize) {
     assert_eq!(world.engine.alive_bytes, 0);
 }
 
+impl World {
+    /// Appends a batch for each `codecs` to the first source log, `count` records each.
+    fn append_source(&mut self, codecs: &[Codec], count: i64) {
+        for (number, &codec) in codecs.iter().enumerate() {
+            let bytes = batch(number as i64 * count, count, codec, 10);
+            self.sources[0].append(0, 0, &bytes, LogOrigin::Client(Verification::Missing)).unwrap();
+        }
+    }
+
+    fn target_codecs(&self) -> Vec<Codec> {
+        let read = self.targets[0].read(0, 1 << 20, Isolation::ReadUncommitted, FirstBatch::Whole).unwrap();
+        let codec = |bytes| BatchHeader::parse(bytes).unwrap().attributes.codec().unwrap();
+        read.batches.iter().map(|bytes| codec(bytes)).collect()
+    }
+}
+
+const ONE_PARTITION: Shape = Shape { partitions: 1, batching: Batching::Adaptive, limits: (10_000, 10_000) };
+
+/// Case 4: a partition takes one batch in a request, so single-record batches must not cost a round trip each.
+#[test]
+fn tiny_batches_share_requests() {
+    let mut world = World::new(ONE_PARTITION, 4);
+    world.append_source(&[Codec::None; 300], 1);
+    world.settle();
+    assert_eq!(values(&world.sources[0]), values(&world.targets[0]));
+    assert!(world.requests_served <= 60, "{} requests for 300 batches", world.requests_served);
+}
+
+/// Case 16: an old target takes no zstd; only zstd batches are compressed anew, whatever fails meanwhile.
+#[test]
+fn a_target_that_refuses_zstd_gets_another_codec() {
+    for seed in 0..50 {
+        let mut world = World::new(ONE_PARTITION, seed);
+        world.refused_codec = Some(Codec::Zstd);
+        world.append_source(&[Codec::Zstd, Codec::Gzip, Codec::Zstd].repeat(8), 5);
+        (0..200).for_each(|_| world.step(seed % 2 == 1));
+        world.settle();
+        assert_eq!(values(&world.sources[0]), values(&world.targets[0]), "seed {seed}");
+        let codecs = world.target_codecs();
+        assert!(
+            codecs.iter().all(|codec| matches!(codec, Codec::Lz4 | Codec::Gzip)),
+            "seed {seed}: {codecs:?}"
+        );
+        let rewritten = world.engine.sources[0].counters.batches_rewritten[RewriteReason::Codec as usize];
+        assert!(seed % 2 == 1 || rewritten == 16, "seed {seed}: {rewritten} of 16 counted");
+        let said = world.log.iter().filter(|line| line.contains("does not take zstd")).count();
+        assert_eq!(said, 1, "seed {seed}: {:?}", world.log);
+    }
+}
+
+/// Case 64: who is blocked is told since when, and traffic of many short transactions is no blockade.
+#[test]
+fn an_open_transaction_is_shown_with_its_age() {
+    let mut world = World::new(ONE_PARTITION, 1);
+    let mut look = |now_ms, high_watermark, last_stable_offset| {
+        world.engine.set_wall_clock(now_ms);
+        let partition = &world.fetching[&world.keys[0]];
+        let fetched = Fetched {
+            key: partition.key,
+            generation: partition.generation,
+            batches: Vec::new(),
+            high_watermark,
+            last_stable_offset,
+            log_start_offset: 0,
+            aborted: Arc::from([]),
+        };
+        world.engine.on_fetch(1, FetchEvent::Fetched(fetched), world.now);
+        world.engine.sources[0].blocked_since_ms
+    };
+    assert_eq!(look(1, 10, 10), None);
+    assert_eq!(look(2, 20, 15), Some(2));
+    assert_eq!(look(3, 30, 15), Some(2), "still the same transaction");
+    assert_eq!(look(4, 40, 25), Some(4), "another one");
+    assert_eq!(look(5, 40, 40), None);
+    assert_eq!(look(6, 40, -1), None, "not told");
+}
+
+/// Case 16, the other way round: a codec that is refused and is not zstd stops the partition with its reason.
+#[test]
+fn another_codec_that_is_refused_stops_its_partition() {
+    let mut world = World::new(ONE_PARTITION, 1);
+    world.refused_codec = Some(Codec::Snappy);
+    world.append_source(&[Codec::Snappy], 5);
+    (0..200).for_each(|_| world.step(false));
+    assert!(world.log.iter().any(|line| line.contains("UnsupportedCompressionType")), "{:?}", world.log);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+    /// Case 50: after all of it every partition goes on by itself.
     #[test]
     fn every_record_arrives_once_and_in_order_whatever_fails(
         seed in any::<u64>(),

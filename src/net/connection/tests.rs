@@ -180,6 +180,16 @@ async fn a_reply_that_does_not_come_closes_the_connection_for_all() {
     assert!(matches!(beat(&connection).await, Err(Error::Lost { .. })));
 }
 
+/// Case 54.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_the_broker_closes_while_idle_is_closed_on_our_side_too() {
+    let mut world = world().await;
+    let (connection, peer) = connect(&mut world, &Settings::default()).await;
+    drop(peer);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(matches!(connection.ended(), Some(Error::Closed { .. })), "{:?}", connection.ended());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_closed_and_says_so() {
     let mut world = world().await;
