@@ -87,13 +87,9 @@ impl Pair {
         isolation: Isolation,
         timeout: Duration,
     ) -> Result<usize> {
-        let what = format!("{} to equal {topic}", flow.remote(topic));
-        wait_for(&what, timeout, || {
+        self.wait_compared(flow, topic, isolation, timeout, || {
             mirror.expect_running()?;
-            Ok(match self.compare(flow, topic, isolation) {
-                Ok(count) => Look::Done(count),
-                Err(error) => Look::Pending(format!("{error}\n{}", tail(&mirror.output(), 40))),
-            })
+            Ok(tail(&mirror.output(), 40))
         })
     }
 
@@ -105,11 +101,24 @@ impl Pair {
         isolation: Isolation,
         timeout: Duration,
     ) -> Result<usize> {
+        self.wait_compared(flow, topic, isolation, timeout, || Ok(String::new()))
+    }
+
+    /// `mirror` says what is to be known of the mirror if it takes too long, or that it is over.
+    fn wait_compared(
+        &self,
+        flow: &FlowFile,
+        topic: &str,
+        isolation: Isolation,
+        timeout: Duration,
+        mut mirror: impl FnMut() -> Result<String>,
+    ) -> Result<usize> {
         let what = format!("{} to equal {topic}", flow.remote(topic));
         wait_for(&what, timeout, || {
+            let output = mirror()?;
             Ok(match self.compare(flow, topic, isolation) {
                 Ok(count) => Look::Done(count),
-                Err(error) => Look::Pending(error.to_string()),
+                Err(error) => Look::Pending(format!("{error}\n{output}")),
             })
         })
     }

@@ -56,7 +56,7 @@ fn check_client(client: &Client, reader: &Client, admin: &Client, kafka: &Kafka)
         let batches = kafka.stored_batches(leader, &topic, 0)?;
         assert_eq!(batches.iter().map(|batch| batch.record_count()).sum::<i32>(), wanted.len() as i32);
         assert!(batches.iter().all(|batch| batch.producer_id() >= 0), "{batches:?}");
-        assert!(batches.iter().any(|batch| batch.codec() == codec.id()), "{codec:?}: {batches:?}");
+        assert!(batches.iter().any(|batch| batch.codec() == codec.bits()), "{codec:?}: {batches:?}");
         let side = Side { bootstrap: &bootstrap, topic: &topic };
         assert_eq!(compare_topics(reader, side, side, Isolation::ReadCommitted)?, wanted.len());
     }

@@ -24,7 +24,7 @@ fn check(pair: &Pair, alias: &str, source: &Kafka, target: &Kafka) -> Result<()>
     for codec in Codec::ALL {
         let kind = ProducerKind::Transactional(format!("{topic}-{}", codec.name()));
         let producer = pair.java().producer(&from, &kind, codec, &[("linger.ms", "20")])?;
-        let partition = i32::from(codec.id());
+        let partition = i32::from(codec.bits());
         let send = |text: String| {
             let record = TestRecord::new("k", text).to_partition(partition).header("h", None);
             Step::Send(topic.clone(), record)

@@ -36,7 +36,18 @@ pub(crate) fn until_caught_up(status: &ReplicatorStatus, patience: Patience) -> 
             None => return Outcome::Running,
         }
     }
+    // One of two directions may well have nothing to copy; a load that has nothing at all is a mistyped one.
+    if missing.is_empty() && status.flows.iter().all(|flow| flow.partitions.is_empty()) {
+        missing = status.flows.iter().map(nothing_selected).collect();
+    }
     if missing.is_empty() { Outcome::CaughtUp } else { Outcome::Missing(missing) }
+}
+
+fn nothing_selected(flow: &FlowStatus) -> String {
+    format!(
+        "{}->{}: no topic of {} is selected: see topics, topics.exclude, and what kmirror check says of them",
+        flow.source, flow.target, flow.source
+    )
 }
 
 /// Whether partitions and topics that may heal are still waited for.
@@ -85,6 +96,7 @@ fn failure(flow: &FlowStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use super::*;
@@ -129,7 +141,13 @@ mod tests {
                 Waiting,
                 Outcome::CaughtUp,
             ),
-            (status(running(), vec![], &[]), Waiting, Outcome::CaughtUp),
+            (
+                status(running(), vec![], &[]),
+                Waiting,
+                missing(
+                    "A->B: no topic of A is selected: see topics, topics.exclude, and what kmirror check says of them",
+                ),
+            ),
             (status(running(), vec![partition(4, 5, None)], &[]), Waiting, Outcome::Running),
             (status(running(), vec![partition(4, 5, Some(Some(1)))], &[]), Waiting, Outcome::Running),
             (status(running(), vec![partition(4, 5, None)], &[]), Exhausted, Outcome::Running),
@@ -164,6 +182,14 @@ mod tests {
         ] {
             assert_eq!(until_caught_up(&status, patience), outcome, "{status:?}");
         }
+    }
+
+    #[test]
+    fn a_direction_without_topics_is_no_failure() {
+        let mut status = status(FlowState::Running, vec![partition(5, 5, None)], &[]);
+        let empty = FlowStatus { partitions: BTreeMap::new(), ..status.flows[0].clone() };
+        status.flows.push(empty);
+        assert_eq!(until_caught_up(&status, Patience::Waiting), Outcome::CaughtUp);
     }
 
     #[test]

@@ -266,14 +266,7 @@ impl Error {
 
     /// The message with the messages of all its causes, for a log line or a status text.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        chain(self)
     }
 
     /// From what the system said of a read or a write.
@@ -284,6 +277,12 @@ impl Error {
             _ => Error::Broken { broker, step, source: Arc::new(source) },
         }
     }
+}
+
+/// The message of an error with the messages of all its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn offered(theirs: Option<(i16, i16)>) -> String {

@@ -15,7 +15,7 @@ mod versions;
 
 pub use address::{BrokerAddress, HostPort, HostPortError};
 pub use connection::Connection;
-pub use error::{CloseReason, Error, Fault, Step};
+pub use error::{CloseReason, Error, Fault, Step, chain};
 pub use establish::{Established, canonical_bootstrap, establish, establish_after};
 pub use frame::{
     FrameReader, ReadError, SIZE_BYTES, SizeOutside, decode_response, encode_request, peek_correlation_id,

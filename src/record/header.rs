@@ -36,6 +36,9 @@ pub enum Codec {
 }
 
 impl Codec {
+    /// All five, in the order of their bits.
+    pub const ALL: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+
     /// Kafka's name, as in `compression.type`.
     pub fn name(self) -> &'static str {
         match self {
@@ -54,9 +57,7 @@ impl Codec {
 
     /// The codec of the attribute bits; 5 to 7 are none.
     pub fn from_bits(bits: i16) -> Option<Codec> {
-        [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd]
-            .into_iter()
-            .find(|codec| codec.bits() == bits)
+        Codec::ALL.into_iter().find(|codec| codec.bits() == bits)
     }
 }
 

@@ -255,17 +255,10 @@ fn take_nullable(bytes: &mut Bytes, what: &'static str) -> Result<Option<Bytes>,
 #[cfg(test)]
 mod tests {
     use super::super::compress;
-    use super::super::testing::{open, records_of};
+    use super::super::testing::{KEEP, open, records_of};
     use super::*;
     use proptest::prelude::*;
 
-    const KEEP: RewriteSettings = RewriteSettings {
-        start_offset: 0,
-        end_offset: i64::MAX,
-        target_codec: None,
-        batch_bytes_max: 1 << 20,
-        decompressed_bytes_max: 1 << 20,
-    };
     const LOG_APPEND_TIME: u8 = 8;
 
     /// An encoder of its own for what is tested.

@@ -222,18 +222,10 @@ fn segments_of(records: &[SourceRecord<'_>]) -> Vec<Segment> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{any_records, open, records_of};
+    use super::super::testing::{KEEP, any_records, open, records_of};
     use super::super::{Attributes, ProducerIdentity, RecordData};
     use super::*;
     use proptest::prelude::*;
-
-    const KEEP: RewriteSettings = RewriteSettings {
-        start_offset: 0,
-        end_offset: i64::MAX,
-        target_codec: None,
-        batch_bytes_max: 1 << 20,
-        decompressed_bytes_max: 16 << 20,
-    };
 
     fn source(options: BatchOptions, records: &[(i32, RecordData)]) -> Bytes {
         let mut builder = BatchBuilder::new(options);

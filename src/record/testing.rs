@@ -7,7 +7,16 @@ use proptest::prelude::*;
 
 use super::{
     Attributes, BatchHeader, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, OpenBatch,
-    RecordData,
+    RecordData, RewriteSettings,
+};
+
+/// Everything is kept, and fits.
+pub(super) const KEEP: RewriteSettings = RewriteSettings {
+    start_offset: 0,
+    end_offset: i64::MAX,
+    target_codec: None,
+    batch_bytes_max: 1 << 20,
+    decompressed_bytes_max: 1 << 20,
 };
 
 /// Up to `count_max` records, at least one: nulls, empties, odd bytes, repeated headers, timestamps of all kinds.

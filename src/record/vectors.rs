@@ -3,18 +3,9 @@
 
 use bytes::Bytes;
 
+use super::testing::KEEP;
 use super::testing::{open, records_of};
-use super::{
-    Entry, HEADER_BYTES, Magic, Piece, RecordData, RewriteSettings, convert, decompress, next_entry, rewrite,
-};
-
-const KEEP: RewriteSettings = RewriteSettings {
-    start_offset: 0,
-    end_offset: i64::MAX,
-    target_codec: None,
-    batch_bytes_max: 1 << 20,
-    decompressed_bytes_max: 1 << 20,
-};
+use super::{Entry, HEADER_BYTES, Magic, Piece, RecordData, convert, decompress, next_entry, rewrite};
 
 struct Vector {
     name: &'static str,

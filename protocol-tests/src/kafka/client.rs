@@ -2,6 +2,7 @@
 //!
 //! Both processes understand the same requests (`java/ClientAgent.java`, `python/librdkafka_agent.py`).
 
+use super::Codec;
 use super::agent::Agent;
 use super::jars::{KafkaJars, create_folder, locked_file, remove_folder, rename};
 use crate::compare::Side;
@@ -25,43 +26,6 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
 pub enum ClientKind {
     Java,
     Librdkafka,
-}
-
-/// A compression codec, by Kafka's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    None,
-    Gzip,
-    Snappy,
-    Lz4,
-    Zstd,
-}
-
-impl Codec {
-    /// All five.
-    pub const ALL: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
-
-    /// As in `compression.type`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Codec::None => "none",
-            Codec::Gzip => "gzip",
-            Codec::Snappy => "snappy",
-            Codec::Lz4 => "lz4",
-            Codec::Zstd => "zstd",
-        }
-    }
-
-    /// As in the lowest three bits of a batch's attributes.
-    pub fn id(self) -> u8 {
-        match self {
-            Codec::None => 0,
-            Codec::Gzip => 1,
-            Codec::Snappy => 2,
-            Codec::Lz4 => 3,
-            Codec::Zstd => 4,
-        }
-    }
 }
 
 /// How a producer guards against duplicates.

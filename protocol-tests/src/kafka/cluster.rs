@@ -3,6 +3,7 @@
 //! Settings favour a quick start, a small heap and short intervals. Ports are chosen below the ephemeral range, so
 //! that no outgoing connection takes one between the choice and the bind.
 
+use super::LOGGING;
 use super::jars::{KafkaJars, KafkaVersion, create_folder};
 use crate::process::{ScratchFolder, Signal, Supervised};
 use crate::{HarnessError, Result};
@@ -15,16 +16,6 @@ use std::time::Duration;
 
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 const STOP_TIMEOUT: Duration = Duration::from_secs(40);
-const LOGGING: &str = "\
-status = error
-rootLogger.level = info
-rootLogger.appenderRef.c.ref = c
-appender.c.type = Console
-appender.c.name = c
-appender.c.target = SYSTEM_OUT
-appender.c.layout.type = PatternLayout
-appender.c.layout.pattern = [%d] %p %m (%c)%n
-";
 
 /// What a cluster is to be.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! MirrorMaker 2 as a child process, for take-over tests and benches.
 
+use super::LOGGING;
 use super::jars::{KafkaJars, KafkaVersion};
 use crate::process::{ScratchFolder, Signal, Supervised};
 use crate::{HarnessError, Result};
@@ -7,15 +8,7 @@ use std::time::Duration;
 
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIMEOUT: Duration = Duration::from_secs(40);
-const LOGGING: &str = "\
-status = error
-rootLogger.level = info
-rootLogger.appenderRef.c.ref = c
-appender.c.type = Console
-appender.c.name = c
-appender.c.target = SYSTEM_OUT
-appender.c.layout.type = PatternLayout
-appender.c.layout.pattern = [%d] %p %m (%c)%n
+const QUIET_CLIENTS: &str = "\
 logger.quiet.name = org.apache.kafka.clients
 logger.quiet.level = warn
 ";
@@ -39,7 +32,7 @@ impl MirrorMaker {
         let jars = KafkaJars::get(KafkaVersion::CURRENT)?;
         let folder = ScratchFolder::new("mm2")?;
         let (file, logging) = (folder.path().join("mm2.properties"), folder.path().join("log4j2.properties"));
-        for (path, text) in [(&file, properties), (&logging, LOGGING)] {
+        for (path, text) in [(&file, properties), (&logging, &format!("{LOGGING}{QUIET_CLIENTS}"))] {
             std::fs::write(path, text).map_err(|error| HarnessError::path("write", path, error))?;
         }
         let logging = format!("-Dlog4j2.configurationFile={}", logging.display());

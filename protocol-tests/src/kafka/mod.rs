@@ -12,10 +12,23 @@ mod jars;
 mod mirror_maker;
 mod stored;
 
+/// log4j2 of every Java process: all to its standard output.
+const LOGGING: &str = "\
+status = error
+rootLogger.level = info
+rootLogger.appenderRef.c.ref = c
+appender.c.type = Console
+appender.c.name = c
+appender.c.target = SYSTEM_OUT
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = [%d] %p %m (%c)%n
+";
+
 pub use admin::{Admin, GroupMember, JoinedMember, Offsets, PartitionInfo};
-pub use client::{Client, ClientKind, Codec, Isolation, Load, Producer, ProducerKind, Step};
+pub use client::{Client, ClientKind, Isolation, Load, Producer, ProducerKind, Step};
 pub use cluster::{ClusterSpec, Kafka};
 pub use gate::{RealKafka, RealMode, real_kafka};
 pub use jars::{KafkaJars, KafkaVersion};
+pub use kmirror::record::Codec;
 pub use mirror_maker::MirrorMaker;
 pub use stored::{StoredBatch, committed_batches};

@@ -63,8 +63,8 @@ impl StoredBatch {
     }
 
     /// The codec's number.
-    pub fn codec(&self) -> u8 {
-        (self.attributes() & 7) as u8
+    pub fn codec(&self) -> i16 {
+        self.attributes() & 7
     }
 
     /// The bytes that a verbatim mirror keeps: all but base offset, leader epoch, CRC, the attributes beside codec and

@@ -61,7 +61,8 @@ fn write_all(pair: &Pair) -> Result<Vec<String>> {
 /// Rounds of large batches and of single records; one round is aborted when there are transactions.
 fn steps(topic: &str, kind: &ProducerKind, codec: Codec) -> Vec<Step> {
     let transactional = matches!(kind, ProducerKind::Transactional(_));
-    let send = |record: TestRecord| Step::Send(topic.to_owned(), record.to_partition(i32::from(codec.id())));
+    let send =
+        |record: TestRecord| Step::Send(topic.to_owned(), record.to_partition(i32::from(codec.bits())));
     let mut steps = Vec::new();
     for round in 0..ROUNDS {
         if transactional {
@@ -148,9 +149,9 @@ fn verbatim_batches_are_those_of_the_source_but_for_the_fields_we_own() -> Resul
     assert_records_equal(pair, &flow, &topics)?;
     for topic in &topics {
         for codec in Codec::ALL {
-            let [source, target] = stored(pair, &flow, topic, i32::from(codec.id()))?;
+            let [source, target] = stored(pair, &flow, topic, i32::from(codec.bits()))?;
             assert_eq!(source.len(), target.len(), "{topic} {codec:?}");
-            assert!(source.iter().any(|batch| batch.codec() == codec.id()), "{topic} {codec:?}");
+            assert!(source.iter().any(|batch| batch.codec() == codec.bits()), "{topic} {codec:?}");
             for (left, right) in source.iter().zip(&target) {
                 assert!(left.kept_bytes() == right.kept_bytes(), "{topic}: {left:?} became {right:?}");
                 assert_eq!(right.attributes(), left.attributes() & 0x07, "{topic}: {right:?}");
@@ -168,7 +169,7 @@ fn adaptive_batches_are_verbatim_where_they_were_not_merged() -> Result<()> {
     let mut same = 0;
     for topic in &topics {
         for codec in Codec::ALL {
-            let [source, target] = stored(pair, &flow, topic, i32::from(codec.id()))?;
+            let [source, target] = stored(pair, &flow, topic, i32::from(codec.bits()))?;
             let source_places = places(&source);
             for (place, batch) in places(&target).into_iter().zip(&target) {
                 if let Some(index) = source_places.iter().position(|other| *other == place) {

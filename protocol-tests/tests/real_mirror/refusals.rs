@@ -53,7 +53,7 @@ fn a_batch_over_the_targets_limit_is_split() -> Result<()> {
         assert_eq!(pair.compare(&flow, &topic, Isolation::ReadUncommitted)?, 40);
         let target = pair.b.stored_batches(1, &flow.remote(&topic), 0)?;
         assert!(
-            target.iter().all(|batch| batch.bytes.len() <= 3000 && batch.codec() == codec.id()),
+            target.iter().all(|batch| batch.bytes.len() <= 3000 && batch.codec() == codec.bits()),
             "{target:?}"
         );
     }

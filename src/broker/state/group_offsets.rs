@@ -98,35 +98,21 @@ impl ClusterState {
     pub(super) fn handle_offset_commit(&mut self, request: &Request, now_ms: i64) -> Handled {
         let body: OffsetCommitRequest = request.decode()?;
         let checked = self.check_commit(request, &body, now_ms);
-        let mut topics = Vec::with_capacity(body.topics.len());
-        for topic in &body.topics {
-            let mut partitions = Vec::with_capacity(topic.partitions.len());
-            for asked in &topic.partitions {
-                let (offset, epoch) = (asked.committed_offset, asked.committed_leader_epoch);
-                let commit = commit(
-                    &topic.name,
-                    asked.partition_index,
-                    offset,
-                    epoch,
-                    asked.committed_metadata.as_ref(),
-                );
-                let code = match checked {
-                    Ok(()) => self.commit(&body.group_id, None, commit),
-                    Err(code) => code,
-                };
-                partitions.push(
-                    OffsetCommitResponsePartition::default()
-                        .with_partition_index(asked.partition_index)
-                        .with_error_code(code),
-                );
-            }
-            topics.push(
-                OffsetCommitResponseTopic::default()
-                    .with_name(topic.name.clone())
-                    .with_partitions(partitions),
-            );
-        }
-        let reply = OffsetCommitResponse::default().with_topics(topics);
+        let topics = body.topics.iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(|asked| {
+                let epoch = asked.committed_leader_epoch;
+                let metadata = asked.committed_metadata.as_ref();
+                let commit =
+                    commit(&topic.name, asked.partition_index, asked.committed_offset, epoch, metadata);
+                let code = checked.map_or_else(|code| code, |()| self.commit(&body.group_id, None, commit));
+                OffsetCommitResponsePartition::default()
+                    .with_partition_index(asked.partition_index)
+                    .with_error_code(code)
+            });
+            let partitions = partitions.collect();
+            OffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions)
+        });
+        let reply = OffsetCommitResponse::default().with_topics(topics.collect());
         Ok(request.reply(&reply.with_throttle_time_ms(self.settings.throttle_ms)))
     }
 
@@ -172,35 +158,24 @@ impl ClusterState {
     pub(super) fn handle_txn_offset_commit(&mut self, request: &Request, now_ms: i64) -> Handled {
         let body: TxnOffsetCommitRequest = request.decode()?;
         let checked = self.check_txn_commit(request, &body, now_ms);
-        let mut topics = Vec::with_capacity(body.topics.len());
-        for topic in &body.topics {
-            let mut partitions = Vec::with_capacity(topic.partitions.len());
-            for asked in &topic.partitions {
-                let (offset, epoch) = (asked.committed_offset, asked.committed_leader_epoch);
-                let commit = commit(
-                    &topic.name,
-                    asked.partition_index,
-                    offset,
-                    epoch,
-                    asked.committed_metadata.as_ref(),
+        let topics = body.topics.iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(|asked| {
+                let epoch = asked.committed_leader_epoch;
+                let metadata = asked.committed_metadata.as_ref();
+                let commit =
+                    commit(&topic.name, asked.partition_index, asked.committed_offset, epoch, metadata);
+                let code = checked.map_or_else(
+                    |code| code,
+                    |()| self.commit(&body.group_id, Some(body.producer_id.0), commit),
                 );
-                let code = match checked {
-                    Ok(()) => self.commit(&body.group_id, Some(body.producer_id.0), commit),
-                    Err(code) => code,
-                };
-                partitions.push(
-                    TxnOffsetCommitResponsePartition::default()
-                        .with_partition_index(asked.partition_index)
-                        .with_error_code(code),
-                );
-            }
-            topics.push(
-                TxnOffsetCommitResponseTopic::default()
-                    .with_name(topic.name.clone())
-                    .with_partitions(partitions),
-            );
-        }
-        let reply = TxnOffsetCommitResponse::default().with_topics(topics);
+                TxnOffsetCommitResponsePartition::default()
+                    .with_partition_index(asked.partition_index)
+                    .with_error_code(code)
+            });
+            let partitions = partitions.collect();
+            TxnOffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions)
+        });
+        let reply = TxnOffsetCommitResponse::default().with_topics(topics.collect());
         Ok(request.reply(&reply.with_throttle_time_ms(self.settings.throttle_ms)))
     }
 

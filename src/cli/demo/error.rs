@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::client::{self, ErrorCode};
-use crate::{broker, record};
+use crate::{broker, net, record};
 
 /// An error of the demo. That both sides differ is none.
 #[derive(Debug, thiserror::Error)]
@@ -60,13 +60,6 @@ pub enum Error {
 impl Error {
     /// The message with the messages of all its causes.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        net::chain(self)
     }
 }

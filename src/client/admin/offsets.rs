@@ -3,15 +3,21 @@
 use std::collections::BTreeMap;
 
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use kafka_protocol::messages::delete_records_response::DeleteRecordsTopicResult;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
+use kafka_protocol::messages::describe_producers_response::{
+    ProducerState as WireProducerState, TopicResponse,
+};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::list_offsets_response::ListOffsetsTopicResponse;
 use kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
+use kafka_protocol::messages::offset_for_leader_epoch_response::OffsetForLeaderTopicResult;
 use kafka_protocol::messages::{
     BrokerId, DeleteRecordsRequest, DeleteRecordsResponse, DescribeProducersRequest,
     DescribeProducersResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponse, TopicName,
 };
 
 use super::super::api::words;
@@ -162,23 +168,14 @@ fn list_offsets_request(
 }
 
 fn listed(response: ListOffsetsResponse) -> Vec<Part<ListedOffset>> {
-    let mut parts = Vec::new();
-    for topic in response.topics {
-        for partition in topic.partitions {
-            parts.push(Part {
-                topic: topic.name.0.to_string(),
-                partition: partition.partition_index,
-                code: ErrorCode(partition.error_code),
-                message: None,
-                value: ListedOffset {
-                    offset: partition.offset,
-                    timestamp: partition.timestamp,
-                    leader_epoch: partition.leader_epoch,
-                },
-            });
-        }
-    }
-    parts
+    let of_topic = |topic: ListOffsetsTopicResponse| {
+        topic.partitions.into_iter().map(move |one| {
+            let (offset, timestamp, leader_epoch) = (one.offset, one.timestamp, one.leader_epoch);
+            let value = ListedOffset { offset, timestamp, leader_epoch };
+            part(&topic.name, one.partition_index, one.error_code, value)
+        })
+    };
+    response.topics.into_iter().flat_map(of_topic).collect()
 }
 
 fn epochs_request(version: i16, wanted: &[Wanted<i32>]) -> OffsetForLeaderEpochRequest {
@@ -196,56 +193,44 @@ fn epochs_request(version: i16, wanted: &[Wanted<i32>]) -> OffsetForLeaderEpochR
 }
 
 fn epochs(response: OffsetForLeaderEpochResponse) -> Vec<Part<EpochEnd>> {
-    let mut parts = Vec::new();
-    for topic in response.topics {
-        for partition in topic.partitions {
-            parts.push(Part {
-                topic: topic.topic.0.to_string(),
-                partition: partition.partition,
-                code: ErrorCode(partition.error_code),
-                message: None,
-                value: EpochEnd { leader_epoch: partition.leader_epoch, end_offset: partition.end_offset },
-            });
-        }
-    }
-    parts
+    let of_topic = |topic: OffsetForLeaderTopicResult| {
+        topic.partitions.into_iter().map(move |one| {
+            let value = EpochEnd { leader_epoch: one.leader_epoch, end_offset: one.end_offset };
+            part(&topic.topic, one.partition, one.error_code, value)
+        })
+    };
+    response.topics.into_iter().flat_map(of_topic).collect()
 }
 
 fn deleted(response: DeleteRecordsResponse) -> Vec<Part<i64>> {
-    let mut parts = Vec::new();
-    for topic in response.topics {
-        for partition in topic.partitions {
-            parts.push(Part {
-                topic: topic.name.0.to_string(),
-                partition: partition.partition_index,
-                code: ErrorCode(partition.error_code),
-                message: None,
-                value: partition.low_watermark,
-            });
-        }
-    }
-    parts
+    let of_topic = |topic: DeleteRecordsTopicResult| {
+        let partitions = topic.partitions.into_iter();
+        partitions.map(move |one| part(&topic.name, one.partition_index, one.error_code, one.low_watermark))
+    };
+    response.topics.into_iter().flat_map(of_topic).collect()
 }
 
 fn producers(response: DescribeProducersResponse) -> Vec<Part<Vec<ProducerState>>> {
-    let mut parts = Vec::new();
-    for topic in response.topics {
-        for partition in topic.partitions {
-            let states = partition.active_producers.iter().map(|state| ProducerState {
-                producer_id: state.producer_id.0,
-                producer_epoch: state.producer_epoch,
-                last_sequence: state.last_sequence,
-                last_timestamp: state.last_timestamp,
-                transaction_start_offset: state.current_txn_start_offset,
-            });
-            parts.push(Part {
-                topic: topic.name.0.to_string(),
-                partition: partition.partition_index,
-                code: ErrorCode(partition.error_code),
-                message: words(partition.error_message.as_ref()),
-                value: states.collect(),
-            });
-        }
+    let of_topic = |topic: TopicResponse| {
+        topic.partitions.into_iter().map(move |one| {
+            let value = one.active_producers.iter().map(producer_state).collect();
+            let message = words(one.error_message.as_ref());
+            Part { message, ..part(&topic.name, one.partition_index, one.error_code, value) }
+        })
+    };
+    response.topics.into_iter().flat_map(of_topic).collect()
+}
+
+fn producer_state(state: &WireProducerState) -> ProducerState {
+    ProducerState {
+        producer_id: state.producer_id.0,
+        producer_epoch: state.producer_epoch,
+        last_sequence: state.last_sequence,
+        last_timestamp: state.last_timestamp,
+        transaction_start_offset: state.current_txn_start_offset,
     }
-    parts
+}
+
+fn part<V>(topic: &TopicName, partition: i32, code: i16, value: V) -> Part<V> {
+    Part { topic: topic.0.to_string(), partition, code: ErrorCode(code), message: None, value }
 }
