@@ -89,8 +89,48 @@ impl Drop for Running {
 }
 
 /// Addresses at which nobody listens.
-const DEAD: &str = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:1\n\
+const DEAD: &str = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n\
     A->B.enabled = true\n";
+
+/// Called by the name of MirrorMaker's script, it takes that command line.
+#[test]
+fn it_starts_as_mirror_maker_is_started() {
+    let folder = Folder::new();
+    let script = folder.0.path().join("connect-mirror-maker.sh");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kmirror"), &script).unwrap();
+    let file = folder.file(&format!("{DEAD}kmirror.admin.listen = none\n"));
+    let start = |arguments: &[&str]| {
+        let mut command = Command::new(&script);
+        command.args(arguments).env("LOG_DIR", folder.0.path().join("logs"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    for (arguments, code, part) in [
+        (&["--help"][..], 0, "mm2.properties"),
+        (&[], 2, "mm2.properties"),
+        (&[file.to_str().unwrap(), "--clusters", "A"], 2, "no flow that is enabled goes into"),
+        (&["gone.properties"], 2, "gone.properties cannot be read"),
+    ] {
+        let output = start(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+    let mut running = Running(start(&[file.to_str().unwrap(), "--clusters", "B"]).spawn().unwrap());
+    let mut stderr = BufReader::new(running.0.stderr.take().unwrap());
+    Running::line_with(&mut stderr, "flow");
+    running.signal("TERM");
+    assert_eq!(running.wait().code(), Some(0));
+    // In the background, with its output in a file; what is wrong with the file ends it at once.
+    let output = start(&["-daemon", "gone.properties"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let log = folder.0.path().join("logs/mirrorMaker.out");
+    let started = Instant::now();
+    while !std::fs::read_to_string(&log).unwrap_or_default().contains("gone.properties cannot be read") {
+        assert!(started.elapsed() < PATIENCE, "nothing in {}", log.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 #[test]
 fn exit_codes_are_as_documented() {
@@ -106,6 +146,13 @@ fn exit_codes_are_as_documented() {
             "error: a flow needs two clusters",
         ),
         (&["check", "--quiet"], DEAD, 0, "0 errors, 0 warnings, 1 remark"),
+        (
+            &["check", "--strict"],
+            &format!("{DEAD}A->B.enable = true\n"),
+            2,
+            "MirrorMaker ignores A->B.enable",
+        ),
+        (&["check", "--strict"], DEAD, 0, "flow A->B"),
         (&["check", "--clusters", "C"], DEAD, 2, "--clusters names C"),
         (&["run"], "clusters = A, B\n", 2, "error: no source->target replication flow is enabled"),
         (&["run"], &format!("{DEAD}kmirror.admin.listen = 127.0.0.1:{port}\n"), 3, "cannot be listened on"),
@@ -131,11 +178,11 @@ fn exit_codes_are_as_documented() {
 #[test]
 fn a_run_answers_over_http_and_stops_in_order_at_a_signal() {
     let folder = Folder::new();
-    let path = folder.file(&format!("{DEAD}kmirror.admin.listen = 127.0.0.1:0\nerrors.tolerance = all\n"));
+    let path = folder.file(&format!("{DEAD}kmirror.admin.listen = 127.0.0.1:0\ncompression.type = zstd\n"));
     for signal in ["TERM", "INT"] {
         let mut run = Running::start(&["run", path.to_str().unwrap(), "--log-format", "json"]);
         let mut stderr = BufReader::new(run.0.stderr.take().unwrap());
-        Running::line_with(&mut stderr, "errors.tolerance=all has no effect");
+        Running::line_with(&mut stderr, "compression.type has no effect");
         let rest = Running::line_with(&mut stderr, "metrics and status are at http://");
         let address: SocketAddr = rest.split('/').next().unwrap().parse().unwrap();
         assert!(get(address, "/healthz").ends_with("\r\n\r\nok\n"));

@@ -88,6 +88,9 @@ pub(crate) struct Run {
 /// `kmirror check`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Check {
+    /// Take warnings for errors, and say what MirrorMaker itself would do.
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// A MirrorMaker 2 file.
     pub(crate) file: PathBuf,
     /// Only flows into these clusters.

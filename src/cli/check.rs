@@ -12,6 +12,7 @@ pub(crate) fn main(arguments: &Check, logging: &Logging) -> Exit {
     let options =
         Options { clusters: &arguments.clusters, takeover_timeout: Duration::ZERO, outside: Outside::real() };
     let report = config::load_file(&arguments.file, &options);
+    let report = if arguments.strict { report.strict() } else { report };
     let least = if logging.quiet { Severity::Warning } else { Severity::Info };
     let mut out = io::stdout().lock();
     let mut text = render::problems(&report, Style::of(&out), least);

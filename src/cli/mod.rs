@@ -4,6 +4,7 @@
 //! `mirror` does the work. This room joins them, and turns signals and outcomes into exit codes.
 
 mod arguments;
+mod as_mirror_maker;
 mod check;
 pub mod demo;
 mod demo_command;
@@ -14,6 +15,7 @@ mod render;
 mod run;
 mod signals;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -23,6 +25,10 @@ use exit::Exit;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    if line.first().is_some_and(|program| as_mirror_maker::is_meant(program)) {
+        return as_mirror_maker::main(&line).into();
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -162,6 +162,17 @@ mod tests {
     /// at the top level that MirrorMaker does not read there.
     const TUTORIAL: &str = include_str!("testdata/tutorial.properties");
 
+    /// Compares a text with what is kept of it. `KMIRROR_WRITE_TESTDATA=src/cli/testdata` writes it down instead: look at
+    /// the difference before it is committed.
+    #[track_caller]
+    fn check(name: &str, text: &str, kept: &str) {
+        if let Some(folder) = std::env::var_os("KMIRROR_WRITE_TESTDATA") {
+            std::fs::write(std::path::Path::new(&folder).join(name), text).unwrap();
+            return;
+        }
+        assert_eq!(text, kept, "if meant, replace {name}");
+    }
+
     #[test]
     fn a_tutorials_file_runs_and_hears_what_is_wrong_with_it() {
         let report = load("tutorial.properties", TUTORIAL.as_bytes(), &Options::default());
@@ -174,17 +185,36 @@ mod tests {
         assert_eq!(flows, ["east->west [\"invoices\", \"shipments\"]", "west->east [\".*\"]"]);
         assert_eq!(process.clusters["west"].bootstrap_servers.len(), 2);
         let text = problems(&report, Style::Plain, Severity::Info);
-        assert_eq!(
-            text,
-            include_str!("testdata/tutorial.problems.txt"),
-            "if meant, replace tutorial.problems.txt"
-        );
+        check("tutorial.problems.txt", &text, include_str!("testdata/tutorial.problems.txt"));
         let text = settings(&report);
-        assert_eq!(
-            text,
-            include_str!("testdata/tutorial.settings.txt"),
-            "if meant, replace tutorial.settings.txt"
-        );
+        check("tutorial.settings.txt", &text, include_str!("testdata/tutorial.settings.txt"));
+    }
+
+    /// Files as users have them: what `check` and `check --strict` say to each.
+    #[test]
+    fn files_of_users_hear_what_they_deserve() {
+        for (name, file, said) in [
+            (
+                "mm2-cluster.properties",
+                include_str!("testdata/mm2-cluster.properties"),
+                include_str!("testdata/mm2-cluster.problems.txt"),
+            ),
+            (
+                "consumer-mirror.properties",
+                include_str!("testdata/consumer-mirror.properties"),
+                include_str!("testdata/consumer-mirror.problems.txt"),
+            ),
+            (
+                "producer-mirror.properties",
+                include_str!("testdata/producer-mirror.properties"),
+                include_str!("testdata/producer-mirror.problems.txt"),
+            ),
+        ] {
+            let report = load(name, file.as_bytes(), &Options::default());
+            let text = problems(&report, Style::Plain, Severity::Warning);
+            let strict = problems(&report.strict(), Style::Plain, Severity::Error);
+            check(&name.replace("properties", "problems.txt"), &format!("{text}\n--strict\n{strict}"), said);
+        }
     }
 
     #[test]
@@ -193,11 +223,7 @@ mod tests {
         let report = load("broken.properties", file.as_bytes(), &Options::default());
         assert!(report.settings.is_none());
         let text = problems(&report, Style::Plain, Severity::Info);
-        assert_eq!(
-            text,
-            include_str!("testdata/broken.problems.txt"),
-            "if meant, replace broken.problems.txt"
-        );
+        check("broken.problems.txt", &text, include_str!("testdata/broken.problems.txt"));
         let drawn = problems(&report, Style::Drawn, Severity::Info);
         for text in [&text, &drawn, &settings(&report), &format!("{report:?}")] {
             for secret in ["hunter2", "open-sesame"] {

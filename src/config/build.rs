@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::flow;
 use super::lint::Linted;
 use super::problem::{Problem, SourceText};
 use super::reader::{Fallback, Problems, Reader, Section};
 use super::scoping::{self, Scope};
 use super::values;
+use super::{circles, flow};
 use crate::client::{self, HostPort, IsolationLevel};
 use crate::mirror::{FlowSettings, ProcessSettings};
 use crate::net::{Backoff, DnsLookup};
@@ -47,7 +47,8 @@ pub(super) fn build(
         .collect();
     let flows: Vec<FlowSettings> =
         pairs.iter().map(|(source, target)| builder.flow(source, target)).collect();
-    flow::check_circles(&flows, builder.problems);
+    circles::check(&flows, builder.problems);
+    circles::check_aliases(&flows, &clusters, builder.problems);
     let sections = builder.sections;
     Built {
         process: ProcessSettings { memory_budget_bytes, clusters, flows, takeover_timeout },
@@ -166,7 +167,7 @@ impl Builder<'_> {
             scope: &scopes.connector,
             prefix: "",
         };
-        let settings = flow::read(&mut reader, &scopes, source, target);
+        let settings = flow::read(&mut reader, &scopes, source, target, &self.linted.clusters);
         if settings.fetch.isolation_level == IsolationLevel::ReadUncommitted {
             let message =
                 format!("{source}->{target} reads uncommitted: what transactions abort is copied, too");

@@ -4,6 +4,7 @@
 //! word about it; here each says where it would have to stand.
 
 use super::keys::{self, ClientKey, Effect, Home, Kind};
+use super::misnamed;
 
 /// What there is to say about a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,16 @@ pub(super) enum Verdict {
     UnknownCluster(String),
     /// Nobody knows it; the key that is nearest to it.
     Unknown(Option<String>),
+}
+
+/// The key that is meant by one that nobody knows, with its prefix.
+pub(super) fn meant(key: &str, clusters: &[String]) -> Option<String> {
+    let (_, rest) = locate(key, clusters).ok()?;
+    let prefix = key.strip_suffix(rest)?;
+    let meant = misnamed::meant(rest)?;
+    let known = |key: &str| matches!(classify(key, clusters), Verdict::Known(..));
+    let whole = format!("{prefix}{meant}");
+    (!known(key) && known(&whole)).then_some(whole)
 }
 
 /// Where a key stands.
@@ -77,15 +88,23 @@ fn at_top(key: &str, clusters: &[String]) -> Verdict {
         return if keys::is_cluster_wide(key) {
             Verdict::Known(client.kind, client.effect)
         } else {
-            misplaced_client(client, &format!("{example}.{}", home_of(client, key)))
+            let home = home_of(client, key);
+            let alias = if home.starts_with("producer.") { target } else { example };
+            misplaced_client(client, &format!("{alias}.{home}"))
         };
+    }
+    if key.starts_with("transforms.") || key.starts_with("predicates.") {
+        return misplaced(Kind::Text, &format!("{example}->{target}.{key}"));
     }
     if let Some(verdict) = family(key) {
         return verdict;
     }
     if let Some((client, rest)) = client_prefix(key) {
         return match known_client(client, rest) {
-            Some((kind, _)) => misplaced(kind, &format!("{example}.{key}")),
+            Some((kind, _)) => {
+                let alias = if client == "producer" { target } else { example };
+                misplaced(kind, &format!("{alias}.{key}"))
+            }
             None => unknown_client_key(client, rest, ""),
         };
     }
@@ -340,7 +359,8 @@ mod tests {
     fn keys_in_the_wrong_place_are_shown_the_right_one() {
         for (key, instead) in [
             ("client.dns.lookup", "A.client.dns.lookup"),
-            ("acks", "A.producer.acks"),
+            ("acks", "eu.west.producer.acks"),
+            ("compression.type", "eu.west.producer.compression.type"),
             ("fetch.min.bytes", "A.consumer.fetch.min.bytes"),
             ("consumer.fetch.min.bytes", "A.consumer.fetch.min.bytes"),
             ("A.fetch.min.bytes", "A.consumer.fetch.min.bytes"),

@@ -3,20 +3,17 @@
 use std::time::Duration;
 
 use super::problem::Problem;
-use super::reader::{Fallback, Problems, Reader};
+use super::reader::{Fallback, Reader};
 use super::scoping::{self, Client, Scope, Setting, Side};
-use super::values;
+use super::{misnamed, naming, values};
 use crate::client::{FetchSettings, IsolationLevel, ProduceSettings};
 use crate::mirror::{
-    Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, Compat, CompressedBatching, DefaultsFrom, FlowSettings,
-    OffsetReset, OnOversize, OnSourceReset, PatternList, PolicyKind, ReplicationFactor,
-    topics_exclude_default,
+    Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
+    OnOversize, OnRefused, OnSourceReset, PatternList, ReplicationFactor, topics_exclude_default,
 };
+use crate::record::Codec;
 
 const BYTE_ARRAY_CONVERTER: &str = "org.apache.kafka.connect.converters.ByteArrayConverter";
-const DEFAULT_POLICY: &str = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy";
-const IDENTITY_POLICY: &str = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy";
-
 /// Classes that stand for what kmirror does anyway; any other would do something else.
 const CLASSES: [(&str, &str); 3] = [
     ("topic.filter.class", "org.apache.kafka.connect.mirror.DefaultTopicFilter"),
@@ -48,10 +45,16 @@ impl Scopes {
 }
 
 /// Reads a flow; the reader stands on the connector's scope.
-pub(super) fn read(reader: &mut Reader<'_>, scopes: &Scopes, source: &str, target: &str) -> FlowSettings {
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    scopes: &Scopes,
+    source: &str,
+    target: &str,
+    clusters: &[String],
+) -> FlowSettings {
     let mut flow = FlowSettings::new(source, target);
     refuse_what_changes_records(reader, scopes);
-    read_policy(reader, &mut flow);
+    naming::read(reader, &mut flow, clusters);
     read_patterns(reader, &mut flow);
     flow.heartbeats_replication = reader.boolean("heartbeats.replication.enabled", true);
     flow.replication_factor = factor(reader, "replication.factor", 2);
@@ -87,16 +90,8 @@ fn with_scope<T>(
     })
 }
 
-/// Transforms, converters and filters of the user's own would change or drop records, which a verbatim copy cannot do.
+/// Converters and filters of the user's own would change or drop records, which a verbatim copy cannot do.
 fn refuse_what_changes_records(reader: &mut Reader<'_>, scopes: &Scopes) {
-    if let Some(setting) = reader.scope.get("transforms").filter(|setting| !setting.value.trim().is_empty()) {
-        let help = "run such a flow with MirrorMaker, or transform where the records are read";
-        reader.error(
-            setting,
-            "transforms cannot run: record batches are copied as they are".to_owned(),
-            Some(help),
-        );
-    }
     for key in ["key.converter", "value.converter", "header.converter"] {
         let setting = scopes.connector.get(key).or_else(|| scopes.worker.get(key));
         if let Some(setting) = setting.filter(|setting| setting.value.trim() != BYTE_ARRAY_CONVERTER) {
@@ -110,43 +105,6 @@ fn refuse_what_changes_records(reader: &mut Reader<'_>, scopes: &Scopes) {
             let message = format!("the {key} {} is Java, which cannot run here", setting.shown);
             reader.error(setting, message, Some("leave it out"));
         }
-    }
-    if let Some(setting) = reader.scope.get("errors.tolerance")
-        && setting.value.trim().eq_ignore_ascii_case("all")
-    {
-        let message =
-            "errors.tolerance=all has no effect: a record that the target refuses is never dropped silently";
-        reader.warning(setting, message.to_owned());
-    }
-}
-
-fn read_policy(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
-    let compats = [("3.9", Compat::V3_9), ("4.3", Compat::V4_3), ("4.4", Compat::V4_4)];
-    flow.policy.compat = reader.choice("kmirror.compat", &compats, "4.3").unwrap_or_default();
-    let kind = |value: &str| match value.trim() {
-        DEFAULT_POLICY => Ok(PolicyKind::Default),
-        // Strimzi shipped the same policy before MirrorMaker had one.
-        IDENTITY_POLICY | "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy" => {
-            Ok(PolicyKind::Identity)
-        }
-        other => Err(format!("{other} is not known here; {DEFAULT_POLICY} and {IDENTITY_POLICY} are")),
-    };
-    let fallback = Fallback::Theirs(DEFAULT_POLICY);
-    flow.policy.kind = reader.parse("replication.policy.class", fallback, PolicyKind::Default, kind);
-    let separator = |value: &str| match value {
-        "" => Err("it is empty".to_owned()),
-        _ if !value.chars().all(is_topic_character) => {
-            Err(format!("{value:?} cannot stand in a topic's name"))
-        }
-        _ => Ok(value.to_owned()),
-    };
-    let default = flow.policy.separator.clone();
-    let key = "replication.policy.separator";
-    flow.policy.separator = reader.parse(key, Fallback::Theirs("."), default, separator);
-    // DefaultReplicationPolicy.configure reads this one only when the separator is named.
-    let internal = reader.boolean("replication.policy.internal.topic.separator.enabled", true);
-    if internal {
-        flow.policy.internal_separator.clone_from(&flow.policy.separator);
     }
 }
 
@@ -164,14 +122,17 @@ fn patterns(reader: &mut Reader<'_>, key: &str, removed: Option<&str>, default: 
     let old = removed.and_then(|removed| reader.scope.get(removed));
     let key = match (removed, old) {
         (Some(removed), Some(setting)) if !reader.scope.contains_key(key) => {
-            reader
-                .warning(setting, format!("{removed} was removed in MirrorMaker 4.0; it is taken for {key}"));
+            let message = format!("{removed} was removed in MirrorMaker 4.0; it is taken for {key}");
+            reader.differs(setting, message, format!("4 ignores {removed}, and {key} keeps its default"));
             removed
         }
         _ => key,
     };
     let setting = reader.get(key, Fallback::Theirs(&default.join(", ")));
-    let items = setting.as_ref().map_or_else(|| default.to_vec(), |setting| values::list(&setting.value));
+    let mut items = setting.as_ref().map_or_else(|| default.to_vec(), |setting| values::list(&setting.value));
+    if let Some(setting) = &setting {
+        read_topics_of_tutorials(reader, setting, key, &mut items);
+    }
     if let Some(setting) = setting.as_ref().filter(|_| items.is_empty()) {
         reader.warning(setting, format!("{key} is empty, which matches nothing"));
     }
@@ -186,6 +147,18 @@ fn patterns(reader: &mut Reader<'_>, key: &str, removed: Option<&str>, default: 
             PatternList::default()
         }
         (Err(_), None) => PatternList::default(),
+    }
+}
+
+/// Tutorials call MirrorMaker's own topics by names that they never had.
+fn read_topics_of_tutorials(reader: &mut Reader<'_>, setting: &Setting, key: &str, items: &mut [&str]) {
+    for item in items.iter_mut() {
+        let Some(meant) = misnamed::topic_meant(item).filter(|_| key.starts_with("topics")) else { continue };
+        let message = format!("{item} in {key}: MirrorMaker's topic is called {meant}");
+        reader.differs(setting, message, format!("knows no topic {item}"));
+        if meant == "heartbeats" {
+            *item = meant;
+        }
     }
 }
 
@@ -218,8 +191,11 @@ fn read_own(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
     let resets = [("stop", OnSourceReset::Stop), ("append", OnSourceReset::Append)];
     flow.on_source_reset =
         reader.choice("kmirror.on.source.reset", &resets, "stop").unwrap_or(flow.on_source_reset);
+    let tolerance = [("none", OnRefused::Stop), ("all", OnRefused::Skip)];
+    flow.on_refused = reader.choice("errors.tolerance", &tolerance, "none").unwrap_or(flow.on_refused);
     let oversize = [("stop", OnOversize::Stop), ("skip", OnOversize::Skip)];
-    flow.on_oversize = reader.choice("kmirror.on.oversize", &oversize, "stop").unwrap_or(flow.on_oversize);
+    let default = if flow.on_refused == OnRefused::Skip { "skip" } else { "stop" };
+    flow.on_oversize = reader.choice("kmirror.on.oversize", &oversize, default).unwrap_or(flow.on_oversize);
 }
 
 fn read_worker(reader: &mut Reader<'_>, flow: &mut FlowSettings, source: &str) {
@@ -241,7 +217,7 @@ fn read_worker(reader: &mut Reader<'_>, flow: &mut FlowSettings, source: &str) {
     flow.offset_flush_interval = reader.parse(key, Fallback::Ours("5000"), default, interval);
 }
 
-fn is_topic_character(c: char) -> bool {
+pub(super) fn is_topic_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
@@ -280,6 +256,13 @@ fn read_producer(reader: &mut Reader<'_>, flow: &mut FlowSettings, target: &str)
             format!("acks={} is raised to all: nothing counts as copied before all have it", acks.shown),
         );
     }
+    let codecs = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd].map(|c| (c.name(), c));
+    let names = codecs.map(|(name, _)| name);
+    let codec = |value: &str| {
+        let word = values::choice(value, &names)?;
+        Ok(codecs.iter().find(|(name, _)| *name == word).map(|&(_, codec)| codec))
+    };
+    flow.compression = reader.parse("compression.type", Fallback::Ours("the source's"), None, codec);
     let default = ProduceSettings::default();
     let bytes = i64::try_from(default.max_request_bytes).unwrap_or(i64::MAX);
     let max_request_bytes = reader.integer("max.request.size", bytes, 1, i32::MAX.into());
@@ -315,31 +298,4 @@ pub(super) fn refuse_security(reader: &mut Reader<'_>, security: &Setting, alias
         message,
         Some("only PLAINTEXT is there; nothing is dialled without what the file asks for"),
     );
-}
-
-/// Under the identity policy nothing in a name tells where a record came from: two flows that take the same topics both
-/// ways would copy each record round and round.
-pub(super) fn check_circles(flows: &[FlowSettings], problems: &mut Problems) {
-    let identity = |flow: &&FlowSettings| flow.policy.kind == PolicyKind::Identity;
-    for (index, there) in flows.iter().enumerate().filter(|(_, flow)| identity(flow)) {
-        let back = flows[index + 1..].iter().filter(identity);
-        let Some(back) = back.into_iter().find(|b| b.source == there.target && b.target == there.source)
-        else {
-            continue;
-        };
-        let (a, b) = (&there.source, &there.target);
-        let (one, other) = (there.topics.patterns(), back.topics.patterns());
-        let everything = |patterns: &[String]| patterns.iter().any(|pattern| pattern == ".*");
-        if one == other || everything(one) || everything(other) {
-            let message = format!(
-                "{a}->{b} and {b}->{a} keep the names of their topics and take the same ones: a circle"
-            );
-            let help = "give each flow topics of its own, or leave the names to DefaultReplicationPolicy";
-            problems.push(Problem::error(message).help(help));
-        } else {
-            let message =
-                format!("{a}->{b} and {b}->{a} keep the names of their topics: none may be in both");
-            problems.push(Problem::warning(message));
-        }
-    }
 }

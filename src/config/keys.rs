@@ -92,6 +92,7 @@ const NO_GROUP: Effect = Nothing("partitions are fetched without a consumer grou
 const METRICS: Effect = Nothing("metrics are served in Prometheus' format on kmirror.admin.listen");
 const PLAINTEXT: Effect = Nothing("connections are PLAINTEXT, which has no use for it");
 const DOWN_TO_BYTES: Effect = Nothing("batches are bounded by kmirror.memory.budget instead");
+const LEVEL: Effect = Nothing("what is recompressed gets its codec's default level");
 const LATER: Effect = NotYet("kmirror does not do this yet");
 
 /// MirrorMaker's own keys, Connect's and kmirror's.
@@ -102,11 +103,14 @@ pub(super) const KEYS: &[Key] = &[
     key("kmirror.admin.listen", Top, Address, Used),
     key("kmirror.memory.budget", Top, Size, Used),
     // Connector keys of kmirror.
+    key("kmirror.acl.principal.map", Connector, Text, Used),
     key("kmirror.batching", Connector, Choice(&["adaptive", "verbatim"]), Used),
     key("kmirror.batching.compressed", Connector, Choice(&["backlog", "never"]), Used),
     key("kmirror.compat", Connector, Choice(&["3.9", "4.3", "4.4"]), Used),
+    key("kmirror.group.format", Connector, Text, Used),
     key("kmirror.on.oversize", Connector, Choice(&["stop", "skip"]), Used),
     key("kmirror.on.source.reset", Connector, Choice(&["stop", "append"]), Used),
+    key("kmirror.replication.policy.format", Connector, Text, Used),
     // MirrorConnectorConfig.
     key("enabled", Connector, Boolean, Used),
     key("source.cluster.alias", Connector, Text, Nothing("the flow names its clusters")),
@@ -307,6 +311,7 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("auto.include.jmx.reporter", "cpa", Boolean, METRICS),
     client("interceptor.classes", "cp", List, VERBATIM),
     client("retries", "pa", INT, RETRIED),
+    client("zookeeper.connect", "cpa", Text, Nothing("no ZooKeeper is asked")),
     client("bootstrap.controllers", "a", HostPorts, Nothing("brokers are asked")),
     // The consumer.
     client("auto.offset.reset", "c", Choice(&["earliest", "latest", "none"]), Used),
@@ -339,15 +344,10 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("max.request.size", "p", POSITIVE, Used),
     client("batch.size", "p", INT, VERBATIM),
     client("buffer.memory", "p", LONG, DOWN_TO_BYTES),
-    client("compression.gzip.level", "p", ANY_INT, VERBATIM),
-    client("compression.lz4.level", "p", ANY_INT, VERBATIM),
-    client(
-        "compression.type",
-        "p",
-        Choice(&["none", "gzip", "snappy", "lz4", "zstd"]),
-        Nothing("batches keep the source's codec"),
-    ),
-    client("compression.zstd.level", "p", ANY_INT, VERBATIM),
+    client("compression.gzip.level", "p", ANY_INT, LEVEL),
+    client("compression.lz4.level", "p", ANY_INT, LEVEL),
+    client("compression.type", "p", Choice(&["none", "gzip", "snappy", "lz4", "zstd"]), Used),
+    client("compression.zstd.level", "p", ANY_INT, LEVEL),
     client("delivery.timeout.ms", "p", INT, RETRIED),
     client("enable.idempotence", "p", Boolean, Nothing("batches are always produced idempotently")),
     client("key.serializer", "p", Class, VERBATIM),

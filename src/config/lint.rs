@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::classify::{self, Verdict};
+use super::fold;
 use super::keys::{self, Effect, Kind};
 use super::problem::{Problem, SourceText, Span};
 use super::properties::{self, Entry};
@@ -25,18 +26,14 @@ pub(super) struct Linted {
 
 /// Looks at every entry of a file; secrets are blanked out in `source`.
 pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>) -> Linted {
-    let parsed = properties::parse(bytes);
-    let mut linted = Linted {
-        entries: parsed.entries,
-        raw: Scope::new(),
-        clusters: Vec::new(),
-        problems: parsed.problems,
-    };
+    let properties::Properties { mut entries, mut problems } = properties::parse(bytes);
+    fold::keys(&mut entries, source, &mut problems);
+    let mut linted = Linted { entries, raw: Scope::new(), clusters: Vec::new(), problems };
     for entry in linted.entries.iter().filter(|entry| keys::is_secret(&entry.key)) {
         source.mask(entry.value_span);
     }
     linted.check_encoding(bytes);
-    let last = linted.last_entries(source);
+    let mut last = linted.last_entries(source);
     let mut providers = Providers::new(outside);
     linted.declare_providers(&last, &mut providers);
     for (key, &entry) in &last {
@@ -44,6 +41,7 @@ pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>)
         linted.raw.insert(key.clone(), setting);
     }
     linted.read_clusters();
+    linted.honour_misnamed(&mut last);
     for (key, &entry) in &last {
         linted.judge(key, entry);
     }
@@ -55,7 +53,10 @@ impl Linted {
     fn check_encoding(&mut self, bytes: &[u8]) {
         for entry in &self.entries {
             let written = bytes.get(entry.span().start..entry.span().end).unwrap_or_default();
-            if !written.is_ascii() && std::str::from_utf8(written).is_ok() {
+            // What only looks unlike ASCII is said with its key or value.
+            let stays = |text: &str| !text.is_ascii() && fold::fold(text).is_none_or(|text| !text.is_ascii());
+            let stays = stays(&entry.key) || stays(&entry.value);
+            if stays && std::str::from_utf8(written).is_ok() {
                 let message =
                     format!("{} has letters beyond ASCII, which Java reads as ISO-8859-1", entry.key);
                 let problem = Problem::warning(message).at(entry.key_span);
@@ -119,12 +120,13 @@ impl Linted {
 
     fn read_clusters(&mut self) {
         let Some(setting) = self.raw.get("clusters") else {
-            let help = "name the clusters, as in: clusters = A, B";
-            self.problems.push(Problem::error("the key clusters is missing").help(help));
+            self.problems.push(without_clusters(&self.raw));
             return;
         };
         let span = self.entries[setting.entry].value_span;
-        let named = values::list(without_comment(Kind::Aliases, &setting.value));
+        let folded = fold::fold(&setting.value);
+        let value = without_comment(Kind::Aliases, folded.as_deref().unwrap_or(&setting.value)).trim();
+        let named = values::list(unquoted(value).unwrap_or(value));
         for alias in named.into_iter().filter(|alias| !alias.is_empty()) {
             if self.clusters.iter().any(|known| known == alias) {
                 self.problems.push(Problem::warning(format!("the cluster {alias} is listed twice")).at(span));
@@ -146,6 +148,27 @@ impl Linted {
                     format!("the alias {alias} is also the beginning of MirrorMaker's own keys, which mix");
                 self.problems.push(Problem::warning(message).at(span).help("choose another alias"));
             }
+        }
+    }
+
+    /// Puts the key that is meant in the place of one that only tutorials have.
+    fn honour_misnamed(&mut self, last: &mut BTreeMap<String, usize>) {
+        let written: Vec<(String, usize)> = last.iter().map(|(key, &index)| (key.clone(), index)).collect();
+        for (key, index) in written {
+            let Some(meant) = classify::meant(&key, &self.clusters) else { continue };
+            let Some(setting) = self.raw.remove(&key) else { continue };
+            let span = self.entries[index].key_span;
+            last.remove(&key);
+            if self.raw.contains_key(&meant) {
+                let message = format!("{key} has no effect: {meant} is set, too");
+                self.problems.push(Problem::warning(message).at(span).mirror_maker(format!("ignores {key}")));
+                continue;
+            }
+            let does = format!("ignores {key}, and {meant} keeps its default");
+            let problem = Problem::warning(format!("{key} is taken for {meant}")).at(span);
+            self.problems.push(problem.help(format!("write {meant}")).mirror_maker(does));
+            self.raw.insert(meant.clone(), setting);
+            last.insert(meant, index);
         }
     }
 
@@ -188,9 +211,14 @@ impl Linted {
     fn judge_value(&mut self, key: &str, kind: Kind, effect: Effect) {
         let Some(setting) = self.raw.get_mut(key) else { return };
         let entry = &self.entries[setting.entry];
-        if let Some(problem) = cut_comment(key, kind, setting, entry) {
-            self.problems.push(problem);
-        }
+        let said = [
+            fold_value(key, kind, setting),
+            cut_comment(key, kind, setting, entry),
+            unquote(key, kind, setting),
+        ];
+        let place =
+            |problem: Problem| if problem.span.is_some() { problem } else { problem.at(entry.value_span) };
+        self.problems.extend(said.into_iter().flatten().map(place));
         let Err(reason) = values::check(kind, &setting.value) else { return };
         let reason =
             if setting.value == setting.shown { reason } else { "its value is not valid".to_owned() };
@@ -200,6 +228,71 @@ impl Linted {
         let place = if entry.value.is_empty() { entry.key_span } else { entry.value_span };
         self.problems.push(problem.at(place));
     }
+}
+
+/// A file for other programs, or one without its most important line.
+fn without_clusters(raw: &Scope) -> Problem {
+    let is = |key: &str| raw.contains_key(key);
+    if !is("bootstrap.servers") || raw.keys().any(|key| key.contains("->")) {
+        let help = "name the clusters, as in: clusters = A, B";
+        return Problem::error("the key clusters is missing").help(help);
+    }
+    let (whose, place) = match () {
+        () if is("connector.class") || is("offset.storage.topic") => {
+            ("a Connect worker's or connector's file", "A.")
+        }
+        () if is("group.id") || is("auto.offset.reset") => {
+            ("a consumer's file, as MirrorMaker 1 takes one", "A.consumer.")
+        }
+        () => ("a producer's file, as MirrorMaker 1 takes one", "B.producer."),
+    };
+    let help = format!(
+        "a file of MirrorMaker 2 names its clusters (clusters = A, B), their A.bootstrap.servers and A->B.enabled = true; the \
+         other keys of this one go behind {place}"
+    );
+    Problem::error(format!("the key clusters is missing: this is {whose}")).help(help)
+}
+
+/// Reads look-alikes of ASCII as such, where a value cannot hold them.
+fn fold_value(key: &str, kind: Kind, setting: &mut Setting) -> Option<Problem> {
+    let folded = fold::fold(&setting.value)?;
+    if matches!(kind, Kind::Text | Kind::Secret) {
+        let message = format!("{key} has letters beyond ASCII, which Java reads as ISO-8859-1");
+        return Some(Problem::warning(message).help("write such a letter as \\uXXXX, as in \\uff0c"));
+    }
+    change(setting, &folded);
+    let message = format!("look-alikes of ASCII characters in {key} are read as ASCII: {:?}", setting.shown);
+    Some(
+        Problem::warning(message)
+            .help("write it in ASCII")
+            .mirror_maker("takes each for two or three other letters"),
+    )
+}
+
+/// Takes off quotes, which `.properties` files do not have.
+fn unquote(key: &str, kind: Kind, setting: &mut Setting) -> Option<Problem> {
+    if matches!(kind, Kind::Text | Kind::Secret) {
+        return None;
+    }
+    let inside = unquoted(setting.value.trim())?.to_owned();
+    change(setting, &inside);
+    let message = format!("the quotes around the value of {key} are left out");
+    Some(
+        Problem::warning(message).help("write it without").mirror_maker("takes them for a part of the value"),
+    )
+}
+
+fn unquoted(value: &str) -> Option<&str> {
+    let inside = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+    inside('"').or_else(|| inside('\'')).filter(|inside| !inside.contains(['"', '\'']))
+}
+
+/// Another value; what a provider gave is shown as it was written.
+fn change(setting: &mut Setting, value: &str) {
+    if setting.value == setting.shown {
+        setting.shown = Rc::from(value);
+    }
+    setting.value = Rc::from(value);
 }
 
 fn without_comment(kind: Kind, value: &str) -> &str {
@@ -213,11 +306,15 @@ fn cut_comment(key: &str, kind: Kind, setting: &mut Setting, entry: &Entry) -> O
     };
     if let Some(at) = values::comment_start(kind, &setting.value) {
         let span = Span { start: place(at), end: entry.value_span.end };
-        let kept = setting.value[..at].trim_end();
-        let shown = if setting.value == setting.shown { Rc::from(kept) } else { setting.shown.clone() };
-        let message = format!("what follows # is taken for a comment, so that {key} is {shown:?}");
-        (setting.value, setting.shown) = (Rc::from(kept), shown);
-        return Some(Problem::warning(message).at(span).help(help));
+        let theirs = whole_value(key, &entry.key, kind, setting);
+        let kept = setting.value[..at].trim_end().to_owned();
+        change(setting, &kept);
+        let message = format!("what follows # is taken for a comment, so that {key} is {:?}", setting.shown);
+        let problem = Problem::warning(message).at(span).help(help);
+        return Some(match theirs {
+            Some(theirs) => problem.mirror_maker(theirs),
+            None => problem,
+        });
     }
     let at = values::spaced_hash(&setting.value).filter(|_| kind == Kind::Text)?;
     let span = Span { start: place(at), end: entry.value_span.end };
@@ -226,6 +323,30 @@ fn cut_comment(key: &str, kind: Kind, setting: &mut Setting, entry: &Entry) -> O
             .at(span)
             .help(help),
     )
+}
+
+/// What MirrorMaker makes of a value with a comment behind it (`ConfigDef.parseType`, `MirrorMakerConfig.clusterPairs`).
+fn whole_value(key: &str, written: &str, kind: Kind, setting: &Setting) -> Option<String> {
+    if key.contains("kmirror.") {
+        return None;
+    }
+    if written != key {
+        return Some(format!("ignores {written}"));
+    }
+    if setting.value != setting.shown {
+        return Some("takes the comment for a part of the value".to_owned());
+    }
+    let value = setting.value.trim();
+    let item = || values::list(value).into_iter().find(|item| item.contains('#')).unwrap_or(value);
+    let decides_pairs = key.contains("->") && key.ends_with(".enabled") && key.matches('.').count() == 1
+        || key.ends_with("emit.heartbeats.enabled");
+    Some(match kind {
+        Kind::Aliases => format!("takes {:?} for an alias", item()),
+        Kind::HostPorts => format!("does not start: {:?} is no address", item()),
+        Kind::List => format!("takes {:?} for an item of the list", item()),
+        Kind::Boolean if decides_pairs => format!("reads {value:?} as false"),
+        _ => format!("refuses {value:?}, and what needs {key} does not run"),
+    })
 }
 
 /// What the user should know about a key without effect.

@@ -7,15 +7,20 @@
 //! report with an error has no settings, and no text of it holds a secret.
 
 mod build;
+mod circles;
 mod classify;
 mod flow;
+mod fold;
 mod keys;
 mod lint;
+mod misnamed;
+mod naming;
 mod problem;
 pub mod properties;
 mod providers;
 mod reader;
 mod scoping;
+mod transforms;
 mod values;
 
 use std::path::Path;
@@ -70,6 +75,24 @@ impl Report {
     /// How many problems of this kind there are.
     pub fn count(&self, severity: Severity) -> usize {
         self.problems.iter().filter(|problem| problem.severity == severity).count()
+    }
+
+    /// The same report with every warning as an error, and with what MirrorMaker itself does.
+    #[must_use]
+    pub fn strict(mut self) -> Report {
+        for problem in self.problems.iter_mut().filter(|problem| problem.severity == Severity::Warning) {
+            problem.severity = Severity::Error;
+            if let Some(does) = problem.mirror_maker.take() {
+                let help = problem.help.take().map_or_else(String::new, |help| format!("; {help}"));
+                problem.help = Some(format!("MirrorMaker {does}{help}"));
+            }
+        }
+        self.problems
+            .sort_by_key(|problem| (problem.severity, problem.span.map_or(usize::MAX, |span| span.start)));
+        if self.count(Severity::Error) > 0 {
+            self.settings = None;
+        }
+        self
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Problem {
     pub span: Option<Span>,
     /// What to do.
     pub help: Option<String>,
+    /// What MirrorMaker itself does with it, where that is something else.
+    pub mirror_maker: Option<String>,
 }
 
 impl Problem {
@@ -69,7 +71,7 @@ impl Problem {
     }
 
     fn new(severity: Severity, message: String) -> Problem {
-        Problem { severity, message, span: None, help: None }
+        Problem { severity, message, span: None, help: None, mirror_maker: None }
     }
 
     /// The same problem at a place.
@@ -81,6 +83,12 @@ impl Problem {
     /// The same problem with advice.
     pub fn help(mut self, help: impl Into<String>) -> Problem {
         self.help = Some(help.into());
+        self
+    }
+
+    /// The same problem with what MirrorMaker does: a sentence without its subject.
+    pub fn mirror_maker(mut self, does: impl Into<String>) -> Problem {
+        self.mirror_maker = Some(does.into());
         self
     }
 }

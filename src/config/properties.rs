@@ -43,6 +43,12 @@ impl Entry {
         Span { start: offset(start), end: offset(end).max(offset(start)) }
     }
 
+    /// The same place with another key and value.
+    pub(super) fn rewritten(&self, key: String, value: String) -> Entry {
+        let offsets = vec![self.value_span.start; value.len() + 1];
+        Entry { key, value, key_span: self.key_span, value_span: self.value_span, offsets }
+    }
+
     /// The whole entry.
     pub fn span(&self) -> Span {
         Span { start: self.key_span.start, end: self.value_span.end }

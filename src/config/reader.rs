@@ -170,6 +170,12 @@ impl Reader<'_> {
         self.problems.push(Problem::warning(message).at(self.span(setting)));
     }
 
+    /// A warning where MirrorMaker does something else.
+    pub(super) fn differs(&mut self, setting: &Setting, message: String, mirror_maker: String) {
+        let problem = Problem::warning(message).at(self.span(setting));
+        self.problems.push(problem.mirror_maker(mirror_maker));
+    }
+
     pub(super) fn span(&self, setting: &Setting) -> Span {
         self.entries[setting.entry].span()
     }

@@ -168,21 +168,20 @@ fn what_cannot_be_honoured_is_refused_and_all_at_once() {
         ),
         (
             &format!(
-                "{ENABLED}A->B.topics=a,*b,c{{1,2}}\nreplication.factor=0\ntransforms=x\nB.value.converter=Json"
+                "{ENABLED}A->B.topics=a,*b,c{{1,2}}\nreplication.factor=0\ntransforms=x\n\
+                 A->B.transforms.x.type=org.apache.kafka.connect.transforms.Filter\nB.value.converter=Json"
             ),
             &[
                 "topics: *b is no valid regular expression: * repeats nothing",
                 "replication.factor: 0 is not possible",
-                "transforms cannot run: record batches are copied as they are",
+                "the transform x (org.apache.kafka.connect.transforms.Filter) cannot run: record batches are copied as they are",
                 "the value.converter Json cannot run: record batches are copied as they are",
             ],
         ),
         (
             &format!("{ENABLED}replication.policy.class=com.example.Mine\ntopic.filter.class=com.example.F"),
             &[
-                "replication.policy.class: com.example.Mine is not known here; \
-                 org.apache.kafka.connect.mirror.DefaultReplicationPolicy and \
-                 org.apache.kafka.connect.mirror.IdentityReplicationPolicy are",
+                "replication.policy.class: com.example.Mine is a Java class that is not known here",
                 "the topic.filter.class com.example.F is Java, which cannot run here",
             ],
         ),
@@ -191,7 +190,9 @@ fn what_cannot_be_honoured_is_refused_and_all_at_once() {
                 "{ENABLED}B->A.enabled=true\n\
                  replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
             ),
-            &["A->B and B->A keep the names of their topics and take the same ones: a circle"],
+            &[
+                "A->B and B->A keep the names of their topics and take the same ones: records would go round without end",
+            ],
         ),
         (
             &format!("{ENABLED}kmirror.memory.budget=1"),
@@ -216,14 +217,14 @@ fn what_cannot_be_honoured_is_refused_and_all_at_once() {
 fn warnings_do_not_keep_a_file_from_running() {
     for (line, message) in [
         ("B.producer.acks=1", "acks=1 is raised to all: nothing counts as copied before all have it"),
-        (
-            "errors.tolerance=all",
-            "errors.tolerance=all has no effect: a record that the target refuses is never dropped silently",
-        ),
+        ("compression.type=snappy", "compression.type has no effect"),
+        ("B.bootstrap.servers=x:1,a:9092", "A and B have a bootstrap server in common"),
         (
             "topics.blacklist=x",
             "topics.blacklist was removed in MirrorMaker 4.0; it is taken for topics.exclude",
         ),
+        ("A->B.enable=true", "A->B.enable has no effect: A->B.enabled is set, too"),
+        ("topics=a, __heartbeat", "__heartbeat in topics: MirrorMaker's topic is called heartbeats"),
         ("topics=", "topics is empty, which matches nothing"),
     ] {
         let report = load_text(&format!("{ENABLED}{line}"));
@@ -233,6 +234,206 @@ fn warnings_do_not_keep_a_file_from_running() {
     }
     assert_eq!(flow("topics.blacklist=x").topics_exclude.patterns(), ["x"]);
     assert_eq!(flow("topics.blacklist=x\ntopics.exclude=y").topics_exclude.patterns(), ["y"]);
+}
+
+/// Issues of delivery are never decided by a retry key; `errors.tolerance` is about the content of records alone.
+#[test]
+fn tolerance_and_codecs_reach_the_flow() {
+    use crate::mirror::OnRefused;
+    use crate::record::Codec;
+    for (lines, refused, oversize) in [
+        ("", OnRefused::Stop, OnOversize::Stop),
+        ("errors.tolerance=all", OnRefused::Skip, OnOversize::Skip),
+        ("A->B.errors.tolerance=ALL\nerrors.retry.timeout=0", OnRefused::Skip, OnOversize::Skip),
+        ("errors.tolerance=all\nkmirror.on.oversize=stop", OnRefused::Skip, OnOversize::Stop),
+        ("kmirror.on.oversize=skip", OnRefused::Stop, OnOversize::Skip),
+    ] {
+        let flow = flow(lines);
+        assert_eq!((flow.on_refused, flow.on_oversize), (refused, oversize), "{lines}");
+    }
+    for (lines, codec) in [
+        ("compression.type=snappy", None),
+        ("A.producer.compression.type=snappy", None),
+        ("A->B.producer.compression.type=snappy", None),
+        ("B.producer.compression.type=ZSTD", Some(Codec::Zstd)),
+        ("B.producer.compression.type=zstd\nA->B.producer.override.compression.type=none", Some(Codec::None)),
+    ] {
+        assert_eq!(flow(lines).compression, codec, "{lines}");
+    }
+}
+
+#[test]
+fn regex_routers_rename_and_other_transforms_are_refused() {
+    let router = "org.apache.kafka.connect.transforms.RegexRouter";
+    // As MirrorMaker reads them: the top level may name the chain, its members belong to the flow.
+    let chain = format!(
+        "A->B.transforms=strip, mark\nA->B.transforms.strip.type={router}\nA->B.transforms.strip.regex=A\\\\.(.*)\n\
+         A->B.transforms.strip.replacement=$1\nA->B.transforms.mark.type={router}\nA->B.transforms.mark.regex=(.*)\n\
+         A->B.transforms.mark.replacement=$1-copy"
+    );
+    assert_eq!(flow(&chain).policy.remote_topic("A", "orders"), "orders-copy");
+    for (more, message) in [
+        ("A->B.transforms.mark.predicate=x", "the transform mark has a predicate, which cannot run here"),
+        (
+            "A->B.transforms.strip.regex=*",
+            "the transform strip: * is no valid regular expression: * repeats nothing",
+        ),
+        (
+            "A->B.transforms.strip.replacement=$3",
+            "the transform strip: its replacement $3: there is no group 3",
+        ),
+        ("A->B.transforms=strip,mark,gone", "transforms.gone.type is missing"),
+    ] {
+        let report = load_text(&format!("{ENABLED}{chain}\n{more}"));
+        let errors: Vec<&str> = report
+            .problems
+            .iter()
+            .filter(|p| p.severity == Severity::Error)
+            .map(|p| p.message.as_str())
+            .collect();
+        assert_eq!(errors, [message]);
+    }
+}
+
+#[test]
+fn custom_policies_are_told_what_to_write_instead() {
+    for (class, help) in [
+        ("com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy", "IdentityReplicationPolicy"),
+        ("com.kafka.mirror.PrefixlessReplicationPolicy", "IdentityReplicationPolicy"),
+        ("x.TopicRemappingPolicy", "RegexRouter"),
+        ("x.SuffixReplicationPolicy", "kmirror.replication.policy.format = {topic}.{source}"),
+        ("x.Mine", "kmirror.replication.policy.format = {source}_prod_v2.{topic}"),
+    ] {
+        let report = load_text(&format!("{ENABLED}replication.policy.class={class}"));
+        let problem = report.problems.iter().find(|problem| problem.severity == Severity::Error).unwrap();
+        assert!(problem.help.as_ref().unwrap().contains(help), "{problem:?}");
+        let with_format = format!(
+            "replication.policy.class={class}\nkmirror.replication.policy.format={{source}}_v2.{{topic}}"
+        );
+        assert_eq!(flow(&with_format).policy.remote_topic("A", "t"), "A_v2.t");
+    }
+}
+
+#[test]
+fn groups_and_principals_are_renamed_by_formats() {
+    let flow = flow(
+        "kmirror.group.format={group}@{source}\nA->B.kmirror.acl.principal.map=User:CN=a,O=b -> User:a; User:{name} -> User:{target}-{name}",
+    );
+    assert_eq!(flow.remote_group("app"), "app@A");
+    assert_eq!(
+        (flow.remote_principal("User:CN=a,O=b"), flow.remote_principal("User:x")),
+        ("User:a".to_owned(), "User:B-x".to_owned())
+    );
+    assert_eq!(self::flow("").remote_group("app"), "app");
+    for (line, message) in [
+        ("kmirror.group.format={source}", "kmirror.group.format: {source} has no {group}"),
+        ("kmirror.acl.principal.map=x", "kmirror.acl.principal.map: \"x\" is no rule, as User:a -> User:b"),
+        (
+            "kmirror.replication.policy.format={source}{topic}",
+            "kmirror.replication.policy.format: {source}{topic} is ambiguous: a text must stand between {source} and what is next to it",
+        ),
+        (
+            "kmirror.replication.policy.format={source}/{topic}",
+            "kmirror.replication.policy.format: '/' cannot stand in a topic's name",
+        ),
+    ] {
+        let report = load_text(&format!("{ENABLED}{line}"));
+        assert_eq!(report.problems[0].message, message);
+        assert_eq!(report.problems[0].severity, Severity::Error);
+    }
+}
+
+/// Lines of published tutorials, and what MirrorMaker makes of them.
+#[test]
+fn files_as_people_write_them_are_honoured_and_strict_says_what_mirrormaker_does() {
+    let file = "\u{feff}clusters ＝ \"A， B\"# both\nA.bootstrap.servers = a:9092# x\nB.bootstrap.servers：b:9092\nA－>B.enable = true # on\n\
+                A->B.topics = orders， payments  ＃ two\nA->B.sync.topic.configs = true\nemit.heartbeats = false\n\
+                ＃ a comment\nB.zookeeper.connect = z:2181\nA->B.sync.topic.acls.interval.seconds = '5'\n";
+    let report = load_text(file);
+    assert_eq!(report.count(Severity::Error), 0, "{:#?}", report.problems);
+    let flow = &report.settings.as_ref().unwrap().process.flows[0];
+    assert_eq!((&*flow.source, &*flow.target), ("A", "B"));
+    assert_eq!(flow.topics.patterns(), ["orders", "payments"]);
+    let strict = report.strict();
+    assert!(strict.settings.is_none() && strict.count(Severity::Warning) == 0);
+    let said: Vec<String> = strict
+        .problems
+        .iter()
+        .filter_map(|p| p.help.clone())
+        .filter(|help| help.starts_with("MirrorMaker "))
+        .collect();
+    for expected in [
+        "takes \"B\\\"# both\" for an alias",
+        "does not start: \"a:9092# x\" is no address",
+        "ignores A->B.enable, and A->B.enabled keeps its default",
+        "ignores A->B.enable; in a .properties file",
+        "takes \"payments  # two\" for an item of the list",
+        "ignores A->B.sync.topic.configs, and A->B.sync.topic.configs.enabled keeps its default",
+        "ignores emit.heartbeats, and emit.heartbeats.enabled keeps its default",
+        "takes them for a part of the value",
+    ] {
+        assert!(said.iter().any(|help| help.contains(expected)), "{expected}: {said:#?}");
+    }
+    let clean = load_text(ENABLED).strict();
+    assert!(clean.settings.is_some());
+}
+
+#[test]
+fn files_for_other_programs_are_told_so() {
+    for (text, message) in [
+        (
+            "bootstrap.servers=a:1\ngroup.id=g\nenable.auto.commit=true",
+            "the key clusters is missing: this is a consumer's file, as MirrorMaker 1 takes one",
+        ),
+        (
+            "bootstrap.servers=a:1\nacks=all\nretries=3",
+            "the key clusters is missing: this is a producer's file, as MirrorMaker 1 takes one",
+        ),
+        (
+            "bootstrap.servers=a:1\nconnector.class=x",
+            "the key clusters is missing: this is a Connect worker's or connector's file",
+        ),
+        ("A.bootstrap.servers=a:1\nA->B.enabled=true", "the key clusters is missing"),
+    ] {
+        assert_eq!(load_text(text).problems[0].message, message);
+    }
+}
+
+#[test]
+fn circles_are_found_however_long_they_are() {
+    let file = |lines: &str| {
+        let text = format!(
+            "clusters=A,B,C\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nC.bootstrap.servers=c:1\n\
+             A->B.enabled=true\nB->C.enabled=true\nC->A.enabled=true\n{lines}"
+        );
+        let report = load_text(&text);
+        let circle =
+            report.problems.iter().find(|p| p.message.contains("C->A") && p.message.contains("of their"));
+        circle.map(|problem| problem.severity)
+    };
+    let identity = "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy";
+    let strip: String = ["A->B", "B->C", "C->A"]
+        .map(|flow| {
+            let member = format!("{flow}.transforms.s");
+            format!(
+                "{member}.type=org.apache.kafka.connect.transforms.RegexRouter\n{member}.regex=\\\\w\\\\.(.*)\n\
+                 {member}.replacement=$1\n"
+            )
+        })
+        .concat();
+    assert_eq!(file(""), None);
+    assert_eq!(file(identity), Some(Severity::Error));
+    assert_eq!(file("kmirror.replication.policy.format=dr-{topic}"), Some(Severity::Error));
+    assert_eq!(file("kmirror.replication.policy.format={topic}.{source}"), None);
+    assert_eq!(file(&format!("transforms=s\n{strip}")), Some(Severity::Error));
+    assert_eq!(
+        file(&format!("{identity}\nA->B.topics=a\nB->C.topics=b\nC->A.topics=c")),
+        Some(Severity::Warning)
+    );
+    assert_eq!(file(&format!("{identity}\nC->A.enabled=false")), None);
+    let mixed = identity.replace("replication", "A->B.replication");
+    assert_eq!(file(&mixed), Some(Severity::Error));
+    assert_eq!(file(&format!("{mixed}\nA->B.topics=orders")), Some(Severity::Warning));
 }
 
 #[test]

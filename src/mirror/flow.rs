@@ -726,6 +726,8 @@ fn engine_settings(settings: &FlowSettings, retry_backoff: Backoff) -> EngineSet
         batching_compressed: settings.batching_compressed,
         backlog_batches: BACKLOG_BATCHES,
         on_oversize: settings.on_oversize,
+        on_refused: settings.on_refused,
+        compression: settings.compression,
         max_request_bytes: settings.produce.max_request_bytes,
         max_in_flight_requests: settings.produce.max_in_flight_requests,
         lane_window_bytes: LANE_WINDOW_BYTES,

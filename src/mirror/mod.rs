@@ -11,9 +11,12 @@ mod flow;
 mod java_regex;
 pub mod lease;
 pub mod mm2;
+mod name_format;
 pub mod offset_map;
 mod plan;
 mod policy;
+mod principals;
+mod rename;
 mod replicator;
 mod settings;
 pub mod start;
@@ -24,9 +27,12 @@ pub mod topics;
 mod window;
 
 pub use filter::{MatchGivenUp, PatternError, PatternList};
+pub use name_format::{NameFormat, Parsed};
 pub use policy::{Compat, PolicyKind, ReplicationPolicy, Selection, kmirror_topic, offsets_topic, selects};
+pub use principals::PrincipalMap;
+pub use rename::Rename;
 pub use replicator::Replicator;
 pub use settings::{
     Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
-    OnOversize, OnSourceReset, ProcessSettings, ReplicationFactor, topics_exclude_default,
+    OnOversize, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor, topics_exclude_default,
 };

@@ -58,10 +58,14 @@ pub enum TakenCodecs {
 }
 
 impl TakenCodecs {
-    /// The codec that a v2 batch must have instead of its own.
-    pub fn instead_of(self, batch: &[u8]) -> Option<Codec> {
+    /// The codec that a v2 batch must have instead of its own; `named` is the target producer's `compression.type`.
+    pub fn instead_of(self, named: Option<Codec>, batch: &[u8]) -> Option<Codec> {
         let codec = BatchHeader::parse(batch).ok()?.attributes.codec().ok()?;
-        (self == TakenCodecs::AllButZstd && codec == Codec::Zstd).then_some(Codec::Lz4)
+        let wanted = match named.unwrap_or(codec) {
+            Codec::Zstd if self == TakenCodecs::AllButZstd => Codec::Lz4,
+            wanted => wanted,
+        };
+        (wanted != codec).then_some(wanted)
     }
 }
 
@@ -213,6 +217,25 @@ pub(super) mod tests {
             10,
             Plan::Rewrite(RewriteReason::Oversize),
         );
+    }
+
+    #[test]
+    fn a_batch_is_recompressed_only_when_another_codec_is_named_or_its_own_is_refused() {
+        let mut batch = vec![0; crate::record::HEADER_BYTES];
+        batch[8..12].copy_from_slice(&49_i32.to_be_bytes());
+        batch[16] = 2;
+        for (codec, named, taken, instead) in [
+            (Codec::Gzip, None, TakenCodecs::All, None),
+            (Codec::Gzip, Some(Codec::Gzip), TakenCodecs::All, None),
+            (Codec::Gzip, Some(Codec::Zstd), TakenCodecs::All, Some(Codec::Zstd)),
+            (Codec::Gzip, Some(Codec::None), TakenCodecs::All, Some(Codec::None)),
+            (Codec::None, Some(Codec::Zstd), TakenCodecs::AllButZstd, Some(Codec::Lz4)),
+            (Codec::Zstd, None, TakenCodecs::AllButZstd, Some(Codec::Lz4)),
+            (Codec::Lz4, Some(Codec::Zstd), TakenCodecs::AllButZstd, None),
+        ] {
+            batch[21..23].copy_from_slice(&codec.bits().to_be_bytes());
+            assert_eq!(taken.instead_of(named, &batch), instead, "{codec:?} {named:?} {taken:?}");
+        }
     }
 
     /// A marker as a broker writes it: key version 0 and type, value of version and coordinator epoch.

@@ -5,7 +5,7 @@
 //! `MirrorSourceConnector.shouldReplicateTopic` of MirrorMaker 4.3; where 3.9 or 4.4 decide otherwise, [`Compat`] says so.
 //! Names alone decide: nothing here knows whether a topic exists.
 
-use super::FlowSettings;
+use super::{FlowSettings, NameFormat, Rename};
 
 const HEARTBEATS_TOPIC: &str = "heartbeats";
 /// Separator in the names of the internal topics when `replication.policy.internal.topic.separator.enabled=false`.
@@ -20,6 +20,8 @@ pub enum PolicyKind {
     Default,
     /// `IdentityReplicationPolicy`: the name stays, except for heartbeats.
     Identity,
+    /// `kmirror.replication.policy.format`.
+    Format,
 }
 
 /// Whose rules decide about internal topics and cycles.
@@ -45,6 +47,10 @@ pub struct ReplicationPolicy {
     pub internal_separator: String,
     /// Whose rules: `kmirror.compat`.
     pub compat: Compat,
+    /// The format of names, for [`PolicyKind::Format`].
+    pub format: Option<NameFormat>,
+    /// A chain of `RegexRouter`s: what a remote topic is renamed to, one after the other.
+    pub renames: Vec<Rename>,
 }
 
 impl Default for ReplicationPolicy {
@@ -54,6 +60,8 @@ impl Default for ReplicationPolicy {
             separator: DEFAULT_SEPARATOR.to_owned(),
             internal_separator: DEFAULT_SEPARATOR.to_owned(),
             compat: Compat::default(),
+            format: None,
+            renames: Vec::new(),
         }
     }
 }
@@ -119,18 +127,46 @@ pub fn selects(settings: &FlowSettings, topic: &str) -> Selection {
 impl ReplicationPolicy {
     /// What `topic` of `source` is called on the target (`formatRemoteTopic`).
     pub fn remote_topic(&self, source: &str, topic: &str) -> String {
-        if self.keeps_name(topic) { topic.to_owned() } else { format!("{source}{}{topic}", self.separator) }
+        let named = match self.rule(topic) {
+            Rule::Keep => topic.to_owned(),
+            Rule::Alias => format!("{source}{}{topic}", self.separator),
+            Rule::Format(format) => format.format(source, topic),
+        };
+        self.renames.iter().fold(named, |name, rename| rename.apply(&name).into_owned())
+    }
+
+    /// Whether the names that it gives do not tell the cluster that a topic came from: nothing then keeps a topic from
+    /// going round between flows.
+    pub fn hides_source(&self, source: &str) -> bool {
+        const PROBE: &str = "topic";
+        let remote = self.remote_topic(source, PROBE);
+        let names_no_source = match self.rule(PROBE) {
+            Rule::Keep => true,
+            Rule::Alias => false,
+            Rule::Format(format) => !format.has_source(),
+        };
+        names_no_source
+            || self.topic_source(source, &remote) != Some(source)
+            || self.upstream_topic(&remote) != Some(PROBE)
     }
 
     /// The alias of the cluster that `topic` came from; `source` is the flow's source, which the identity policy
     /// answers for every name.
     pub fn topic_source<'a>(&self, source: &'a str, topic: &'a str) -> Option<&'a str> {
-        if self.keeps_name(topic) { Some(source) } else { self.split(topic).map(|(alias, _)| alias) }
+        match self.rule(topic) {
+            Rule::Keep => Some(source),
+            Rule::Alias => self.split(topic).map(|(alias, _)| alias),
+            Rule::Format(format) => format.parse(topic).map(|parsed| parsed.source.unwrap_or(source)),
+        }
     }
 
     /// What `topic` is called on the cluster that it came from.
     pub fn upstream_topic<'a>(&self, topic: &'a str) -> Option<&'a str> {
-        if self.keeps_name(topic) { Some(topic) } else { self.split(topic).map(|(_, upstream)| upstream) }
+        match self.rule(topic) {
+            Rule::Keep => Some(topic),
+            Rule::Alias => self.split(topic).map(|(_, upstream)| upstream),
+            Rule::Format(format) => format.parse(topic).map(|parsed| parsed.name),
+        }
     }
 
     /// What `topic` is called on the cluster where it was created first.
@@ -192,9 +228,18 @@ impl ReplicationPolicy {
         HEARTBEATS_TOPIC
     }
 
-    /// The identity policy treats every name that ends like the heartbeats topic by the default rules.
-    fn keeps_name(&self, topic: &str) -> bool {
-        self.kind == PolicyKind::Identity && !topic.ends_with(HEARTBEATS_TOPIC)
+    /// The identity policy treats every name that ends like the heartbeats topic by the default rules, and so does a
+    /// format that names no source: heartbeats of several clusters would else be one topic.
+    fn rule(&self, topic: &str) -> Rule<'_> {
+        match (self.kind, &self.format) {
+            (PolicyKind::Identity, _) if !topic.ends_with(HEARTBEATS_TOPIC) => Rule::Keep,
+            (PolicyKind::Format, Some(format))
+                if format.has_source() || !topic.ends_with(HEARTBEATS_TOPIC) =>
+            {
+                Rule::Format(format)
+            }
+            _ => Rule::Alias,
+        }
     }
 
     /// Alias and upstream name. Java's `split` drops empty strings at the end, so that a name with nothing but separators
@@ -204,6 +249,14 @@ impl ReplicationPolicy {
         let (alias, upstream) = topic.split_once(separator).filter(|_| !separator.is_empty())?;
         upstream.split(separator).any(|part| !part.is_empty()).then_some((alias, upstream))
     }
+}
+
+/// How a name is made.
+enum Rule<'a> {
+    Keep,
+    /// Alias, separator, name.
+    Alias,
+    Format(&'a NameFormat),
 }
 
 /// Connect's topic of source offsets on the target, MirrorMaker's default name; the separator is always a dot.
@@ -228,7 +281,14 @@ mod tests {
 
     fn policy(kind: PolicyKind, separator: &str, compat: Compat) -> ReplicationPolicy {
         let internal_separator = separator.to_owned();
-        ReplicationPolicy { kind, separator: separator.to_owned(), internal_separator, compat }
+        ReplicationPolicy {
+            kind,
+            separator: separator.to_owned(),
+            internal_separator,
+            compat,
+            format: None,
+            renames: Vec::new(),
+        }
     }
 
     fn default_policy() -> ReplicationPolicy {
@@ -342,6 +402,29 @@ mod tests {
         }
         flow.heartbeats_replication = false;
         assert_eq!(selects(&flow, "heartbeats"), Selection::NotMatched);
+    }
+
+    /// A ring of three, and what each hop takes of it; under a format without the source nothing protects.
+    #[test]
+    fn formats_are_read_back_and_protect_from_cycles() {
+        let format = |text: &str| {
+            let format = NameFormat::new(text, "topic", "B", &["A", "B", "C"]).unwrap();
+            ReplicationPolicy { kind: PolicyKind::Format, format: Some(format), ..default_policy() }
+        };
+        let suffix = format("{topic}.from-{source}");
+        assert_eq!(suffix.remote_topic("A", "orders"), "orders.from-A");
+        assert_eq!(suffix.topic_source("A", "orders.from-C"), Some("C"));
+        assert_eq!(suffix.original_topic("orders.from-C.from-A"), "orders");
+        assert_eq!(suffix.cycle("A", "B", "orders.from-B.from-C"), Some("B"));
+        assert_eq!(suffix.cycle("A", "B", "orders.from-C"), None);
+        assert_eq!(suffix.remote_topic("A", "heartbeats"), "heartbeats.from-A");
+        assert!(suffix.is_heartbeats_topic("heartbeats.from-C.from-A"));
+        assert!(!suffix.hides_source("A"));
+        let plain = format("dr-{topic}");
+        assert!(plain.hides_source("A"));
+        assert_eq!((plain.topic_source("A", "dr-t"), plain.upstream_topic("dr-t")), (Some("A"), Some("t")));
+        assert_eq!((plain.topic_source("A", "t"), plain.upstream_topic("t")), (None, None));
+        assert_eq!(plain.remote_topic("A", "heartbeats"), "A.heartbeats");
     }
 
     #[test]

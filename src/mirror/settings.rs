@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Compat, PatternList, ReplicationPolicy, offsets_topic};
+use super::{Compat, NameFormat, PatternList, PrincipalMap, ReplicationPolicy, offsets_topic};
 use crate::client::{self, FetchSettings, ProduceSettings};
+use crate::record::Codec;
 
 /// Everything that `kmirror run` does.
 #[derive(Clone, Debug)]
@@ -33,6 +34,10 @@ pub struct FlowSettings {
     pub topics_exclude: PatternList,
     /// `replication.policy.*`.
     pub policy: ReplicationPolicy,
+    /// `kmirror.group.format`: what groups are called on the target; `None` keeps their ids.
+    pub group_format: Option<NameFormat>,
+    /// `kmirror.acl.principal.map`: what principals are called on the target.
+    pub principal_map: PrincipalMap,
     /// `heartbeats.replication.enabled` (KIP-1089).
     pub heartbeats_replication: bool,
     /// `auto.offset.reset` of the source consumer: at a flow's first start only.
@@ -58,8 +63,12 @@ pub struct FlowSettings {
     pub offset_flush_interval: Duration,
     /// `kmirror.on.source.reset`.
     pub on_source_reset: OnSourceReset,
-    /// `kmirror.on.oversize`.
+    /// `kmirror.on.oversize`, or else `errors.tolerance`.
     pub on_oversize: OnOversize,
+    /// `errors.tolerance`.
+    pub on_refused: OnRefused,
+    /// `compression.type` of the target producer; `None` keeps the source's codec.
+    pub compression: Option<Codec>,
     /// `kmirror.batching`.
     pub batching: Batching,
     /// `kmirror.batching.compressed`.
@@ -104,6 +113,8 @@ impl FlowSettings {
             topics: list(&[".*"]),
             topics_exclude: list(topics_exclude_default(Compat::default())),
             policy: ReplicationPolicy::default(),
+            group_format: None,
+            principal_map: PrincipalMap::default(),
             heartbeats_replication: true,
             auto_offset_reset: OffsetReset::Earliest,
             replication_factor: ReplicationFactor::Default(2),
@@ -117,11 +128,25 @@ impl FlowSettings {
             offset_flush_interval: Duration::from_secs(5),
             on_source_reset: OnSourceReset::Stop,
             on_oversize: OnOversize::Stop,
+            on_refused: OnRefused::Stop,
+            compression: None,
             batching: Batching::Adaptive,
             batching_compressed: CompressedBatching::Backlog,
             fetch: FetchSettings::default(),
             produce: ProduceSettings::default(),
         }
+    }
+
+    /// What a group of the source is called on the target.
+    pub fn remote_group(&self, group: &str) -> String {
+        self.group_format
+            .as_ref()
+            .map_or_else(|| group.to_owned(), |format| format.format(&self.source, group))
+    }
+
+    /// What a principal of the source is called on the target.
+    pub fn remote_principal(&self, principal: &str) -> String {
+        self.principal_map.map(principal, &self.source, &self.target)
     }
 }
 
@@ -169,6 +194,16 @@ pub enum OnOversize {
     /// The partition stops with its reason.
     Stop,
     /// The record is left out, counted and recorded with its offset.
+    Skip,
+}
+
+/// `errors.tolerance`: a record whose content the target refuses (INVALID_TIMESTAMP, INVALID_RECORD). Nothing else is ever
+/// left out: authorisation, topics and connections are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnRefused {
+    /// `none`: the partition stops with its reason.
+    Stop,
+    /// `all`: the record is left out, counted and recorded with its offset.
     Skip,
 }
 

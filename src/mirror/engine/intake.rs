@@ -233,8 +233,10 @@ impl Engine {
 
     fn instead_of_its_codec(&self, target: TargetKey, batch: &FetchedBatch) -> Option<Codec> {
         match batch.magic {
-            Magic::V2 => self.targets[target.0 as usize].codecs.instead_of(&batch.bytes),
-            Magic::V0 | Magic::V1 => None,
+            Magic::V2 => {
+                self.targets[target.0 as usize].codecs.instead_of(self.settings.compression, &batch.bytes)
+            }
+            Magic::V0 | Magic::V1 => self.settings.compression,
         }
     }
 

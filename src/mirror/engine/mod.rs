@@ -32,13 +32,13 @@ use super::offset_map::OffsetMap;
 use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
 use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
 use super::window::{EntryId, Window};
-use super::{Batching, CompressedBatching, OnOversize};
+use super::{Batching, CompressedBatching, OnOversize, OnRefused};
 use crate::client::{
     FetchCommand, FetchPartition, IsolationLevel, PartitionKey, ProduceCommand, ProduceEvent, TargetKey,
     TargetTopic,
 };
 use crate::net::Backoff;
-use crate::record::{self, Magic, Piece, RewriteSettings, Rewritten, Segment};
+use crate::record::{self, Codec, Magic, Piece, RewriteSettings, Rewritten, Segment};
 
 pub use report::Position;
 
@@ -64,6 +64,10 @@ pub struct EngineSettings {
     pub backlog_batches: usize,
     /// `kmirror.on.oversize`.
     pub on_oversize: OnOversize,
+    /// `errors.tolerance`.
+    pub on_refused: OnRefused,
+    /// `compression.type` of the target producer; `None` keeps the source's.
+    pub compression: Option<Codec>,
     /// `max.request.size` of the target producer.
     pub max_request_bytes: usize,
     /// Requests in flight on one connection.

@@ -7,7 +7,7 @@ use super::super::plan::TakenCodecs;
 use super::super::status::{EventKind, RewriteReason, Stopped};
 use super::{Command, Engine, Item, Notice, SourceState, Timer, Work, Working, WorkingKind};
 use crate::client::{PartitionKey, ProduceAnswer, TargetKey};
-use crate::mirror::OnOversize;
+use crate::mirror::{OnOversize, OnRefused};
 use crate::record::{self, Magic, RewriteSettings};
 
 /// Failures in a row after which a partition that answers UNKNOWN_SERVER_ERROR counts as stopped.
@@ -142,7 +142,7 @@ impl Engine {
         let target = &mut self.targets[key.0 as usize];
         let first = std::mem::replace(&mut target.codecs, TakenCodecs::AllButZstd) == TakenCodecs::All;
         let recoded = |item: &Item| match item {
-            Item::Ready(cargo) => TakenCodecs::AllButZstd.instead_of(&cargo.batch).is_some(),
+            Item::Ready(cargo) => TakenCodecs::AllButZstd.instead_of(None, &cargo.batch).is_some(),
             Item::Working(_) => false,
         };
         if !target.queue.front().is_some_and(recoded) {
@@ -189,7 +189,8 @@ impl Engine {
         }
     }
 
-    /// A record is refused: what stands before it goes alone, until the refused one is alone and its partition stops.
+    /// A record is refused: what stands before it goes alone, until the refused one is alone. Its partition stops there, or
+    /// the record is left out (`errors.tolerance`).
     fn narrow(&mut self, key: TargetKey, index: Option<usize>, now: Duration) {
         self.requeue(key, Numbering::GoOn);
         let Some(Item::Ready(first)) = self.targets[key.0 as usize].queue.front() else { return };
@@ -200,11 +201,16 @@ impl Engine {
             return;
         }
         let offset = first.parts.first().map_or(0, |part| part.upstream);
+        let refusal = self.targets[key.0 as usize].refusal();
+        let refused =
+            format!("{} refuses the record at source offset {offset}: {refusal}", self.settings.target);
+        if self.settings.on_refused == OnRefused::Skip {
+            self.leave_out_first(key, refused);
+            return;
+        }
         let message = format!(
-            "{} refuses the record at source offset {offset}: {}; change the target topic's settings \
-             (message.timestamp.*, cleanup.policy), or skip the record by moving the position",
-            self.settings.target,
-            self.targets[key.0 as usize].refusal()
+            "{refused}; change the target topic's settings (message.timestamp.*, cleanup.policy), or leave such records \
+             out with errors.tolerance=all"
         );
         self.stop_target(key, "refused", message, Some(self.settings.stopped_backoff.max), now);
     }
@@ -243,7 +249,7 @@ impl Engine {
         let settings = RewriteSettings {
             start_offset,
             end_offset,
-            target_codec: codecs.instead_of(&cargo.batch),
+            target_codec: codecs.instead_of(None, &cargo.batch),
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
         };

@@ -50,6 +50,8 @@ fn settings(shape: Shape) -> EngineSettings {
         batching_compressed: CompressedBatching::Backlog,
         backlog_batches: 7,
         on_oversize: OnOversize::Stop,
+        on_refused: OnRefused::Stop,
+        compression: None,
         max_request_bytes: 4_000,
         max_in_flight_requests: 5,
         lane_window_bytes: 20_000,
