@@ -329,6 +329,10 @@ struct ProduceLaneState {
     connection: Option<u64>,
     in_flight: usize,
     in_flight_bytes: usize,
+    /// The last answer, or the first request since there was nothing to answer.
+    heard_at: Duration,
+    /// It keeps others waiting: see [`regulate`].
+    silent: bool,
     ready: VecDeque<TargetKey>,
     throttled_until: Duration,
     disconnects: u64,
@@ -585,7 +589,7 @@ impl Engine {
             self.on_lost(id, now);
         }
         for lane in self.produce_lanes.values_mut() {
-            lane.connection = None;
+            (lane.connection, lane.silent) = (None, false);
         }
         self.fetch_lanes.clear();
         self.paused_since = None;

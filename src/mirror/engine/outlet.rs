@@ -30,7 +30,7 @@ impl Engine {
             ProduceEvent::Dropped { id } => self.on_lost(id, now),
             ProduceEvent::Disconnected { lost, reason } => {
                 let lane = self.produce_lanes.entry(broker).or_default();
-                lane.connection = None;
+                (lane.connection, lane.silent) = (None, false);
                 lane.disconnects += 1;
                 lane.last_error = Some(reason);
                 for id in lost {
@@ -73,14 +73,16 @@ impl Engine {
         for broker in brokers {
             while self.has_room(broker, now) {
                 let Some((connection, request)) = self.build(broker, now) else { break };
-                self.send(broker, connection, request);
+                self.send(broker, connection, request, now);
             }
         }
     }
 
     fn has_room(&self, broker: i32, now: Duration) -> bool {
         let lane = &self.produce_lanes[&broker];
-        let bytes_max = self.settings.max_request_bytes * self.settings.max_in_flight_requests;
+        // What one broker holds leaves room for the others.
+        let window = self.settings.max_request_bytes * self.settings.max_in_flight_requests;
+        let bytes_max = window.min(self.budget.limit_bytes() / 4).max(1);
         lane.connection.is_some()
             && !lane.ready.is_empty()
             && lane.in_flight < self.settings.max_in_flight_requests
@@ -88,13 +90,16 @@ impl Engine {
             && lane.throttled_until <= now
     }
 
-    fn send(&mut self, broker: i32, connection: u64, batches: Batches) {
+    fn send(&mut self, broker: i32, connection: u64, batches: Batches, now: Duration) {
         let id = self.next_request;
         self.next_request += 1;
         let bytes = batches.values().map(ProduceBatch::size_bytes).sum();
         let keys = batches.values().map(|batch| batch.key).collect();
         self.requests.insert(id, Request { broker, keys, bytes });
         let lane = self.produce_lanes.entry(broker).or_default();
+        if lane.in_flight == 0 {
+            lane.heard_at = now;
+        }
         lane.in_flight += 1;
         lane.in_flight_bytes += bytes;
         let request = ProduceRequest { id, connection, batches };
@@ -240,6 +245,7 @@ impl Engine {
 
     fn on_answered(&mut self, id: u64, answers: Vec<ProduceAnswer>, throttle: Duration, now: Duration) {
         let Some(request) = self.forget_request(id) else { return };
+        self.heard(request.broker, now);
         if !throttle.is_zero() {
             let lane = self.produce_lanes.entry(request.broker).or_default();
             lane.throttle += throttle;

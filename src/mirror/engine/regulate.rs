@@ -2,7 +2,8 @@
 //!
 //! Reading pauses as a whole only while acknowledgements are on their way that will free the budget. What belongs to a
 //! partition whose target takes nothing for now (`stuck`) is not waited for: beyond a little, its unsent batches are
-//! dropped, its fetch position goes back and it leaves the session (`hold`), until its target takes batches again.
+//! dropped, its fetch position goes back and it leaves the session (`hold`), until its target takes batches again. A broker
+//! that takes requests and answers none counts as one that takes nothing, once it keeps others waiting.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ impl Engine {
         let connected = target
             .leader
             .and_then(|broker| self.produce_lanes.get(&broker))
-            .is_some_and(|lane| lane.connection.is_some());
+            .is_some_and(|lane| lane.connection.is_some() && !lane.silent);
         let draining = target.append.as_ref().is_none_or(|append| append.is_draining());
         if target.stopped.is_some() || draining || !connected {
             if self.stuck.insert(key) {
@@ -45,7 +46,9 @@ impl Engine {
     /// Whether a partition may take nothing more for now.
     pub(super) fn must_hold(&self, key: PartitionKey) -> bool {
         let source = &self.sources[key.0 as usize];
-        self.stuck.contains(&source.target) && (source.window.bytes() >= HELD_BYTES || self.budget.is_full())
+        // Many partitions that each keep a little must leave the others room, too.
+        let crowded = self.budget.is_full() || self.stuck_bytes >= self.budget.limit_bytes() / 2;
+        self.stuck.contains(&source.target) && (source.window.bytes() >= HELD_BYTES || crowded)
     }
 
     /// Takes a partition out of its session and drops what of it was not sent.
@@ -147,6 +150,27 @@ impl Engine {
         target.sources.iter().map(|source| self.sources[source.0 as usize].window.bytes()).sum()
     }
 
+    /// What is on its way to a broker that has answered nothing all the time is not waited for any more.
+    fn give_up_silent(&mut self, now: Duration) {
+        let mut silent = Vec::new();
+        for (&broker, lane) in &mut self.produce_lanes {
+            if lane.in_flight > 0 && !lane.silent && lane.heard_at + SHED_AFTER <= now {
+                lane.silent = true;
+                silent.push(broker);
+            }
+        }
+        silent.into_iter().for_each(|broker| self.update_stuck_of(broker));
+    }
+
+    /// A broker has answered.
+    pub(super) fn heard(&mut self, broker: i32, now: Duration) {
+        let Some(lane) = self.produce_lanes.get_mut(&broker) else { return };
+        lane.heard_at = now;
+        if std::mem::take(&mut lane.silent) {
+            self.update_stuck_of(broker);
+        }
+    }
+
     /// Reading has been paused for long. If some brokers have nothing left to do, those that still have keep them
     /// waiting: their partitions leave the session, and reading goes on for the others.
     pub(super) fn shed(&mut self, now: Duration) {
@@ -166,6 +190,7 @@ impl Engine {
                 })
                 .collect();
             slow.into_iter().for_each(|key| self.hold(key));
+            self.give_up_silent(now);
         }
         self.paused_since = Some(now);
         self.timers.insert((now + SHED_AFTER, Timer::Shed));

@@ -28,6 +28,7 @@ struct World {
     /// A target broker from before Produce version 7.
     refused_codec: Option<Codec>,
     requests_served: usize,
+    paused: bool,
     now: Duration,
     random: u64,
     log: Vec<String>,
@@ -101,6 +102,7 @@ impl World {
             rewrites: VecDeque::new(),
             refused_codec: None,
             requests_served: 0,
+            paused: false,
             now: Duration::ZERO,
             random: seed,
             log: Vec::new(),
@@ -129,7 +131,8 @@ impl World {
                     drop(self.fetching.insert(partition.key, partition))
                 }
                 Command::Fetch(_, FetchCommand::Remove(key)) => drop(self.fetching.remove(&key)),
-                Command::Fetch(_, FetchCommand::Pause | FetchCommand::Resume) => {}
+                Command::Fetch(_, FetchCommand::Pause) => self.paused = true,
+                Command::Fetch(_, FetchCommand::Resume) => self.paused = false,
                 Command::Produce(broker, ProduceCommand::Send(request)) => {
                     assert_eq!(
                         Some(&request.connection),
@@ -182,6 +185,10 @@ impl World {
 
     fn deliver_fetch(&mut self) {
         let index = self.pick(self.keys.len() as u64) as usize;
+        self.deliver_fetch_of(index);
+    }
+
+    fn deliver_fetch_of(&mut self, index: usize) {
         let Some(partition) = self.fetching.get(&self.keys[index]).cloned() else { return };
         let log = &self.sources[index];
         let read =
@@ -213,6 +220,10 @@ impl World {
 
     fn deliver_request(&mut self, fault: Fault) {
         let broker = self.pick(BROKERS as u64) as i32;
+        self.deliver_request_of(broker, fault);
+    }
+
+    fn deliver_request_of(&mut self, broker: i32, fault: Fault) {
         let Some(request) = self.wires.entry(broker).or_default().pop_front() else { return };
         let answers = self.serve(&request, fault);
         let event = ProduceEvent::Answered { id: request.id, answers, throttle: Duration::ZERO };
@@ -486,4 +497,50 @@ proptest! {
         let batching = if verbatim { Batching::Verbatim } else { Batching::Adaptive };
         check(Shape { partitions, batching, limits }, seed, &batches, steps);
     }
+}
+
+/// Promise F: a broker that takes requests and answers none fills what may be alive, and stops nobody else.
+#[test]
+fn a_broker_that_falls_silent_holds_up_only_its_own_partitions() {
+    let shape = Shape { partitions: 8, batching: Batching::Verbatim, limits: (10_000, 10_000) };
+    let mut world = World::new(shape, 1);
+    let append = |world: &mut World, from: i64, count: i64| {
+        for log in &mut world.sources {
+            for number in from..from + count {
+                let bytes = batch(number, 1, Codec::None, 1_500);
+                log.append(0, 0, &bytes, LogOrigin::Client(Verification::Missing)).unwrap();
+            }
+        }
+    };
+    append(&mut world, 0, 3);
+    world.settle();
+    append(&mut world, 3, 40);
+    let in_flight_max = world.engine.settings.max_request_bytes * 6;
+    for round in 0.. {
+        let positions: Vec<_> = world.keys.iter().map(|&key| world.engine.position(key).unwrap()).collect();
+        // Partitions of broker 1, the silent one, are the odd ones.
+        if positions.iter().step_by(2).all(|&position| position == 43) {
+            break;
+        }
+        assert!(round < 500, "{positions:?} after {:?}, paused: {}", world.now, world.paused);
+        for index in 0..world.keys.len() {
+            if !world.paused {
+                world.deliver_fetch_of(index);
+                world.carry_out();
+            }
+        }
+        world.deliver_request_of(0, Fault::None);
+        world.now += Duration::from_millis(10);
+        world.engine.on_timer(world.now);
+        world.carry_out();
+        let on_the_way: usize = world.engine.produce_lanes.values().map(|lane| lane.in_flight_bytes).sum();
+        assert!(on_the_way <= 2 * in_flight_max, "{on_the_way}");
+    }
+    assert!(world.engine.produce_lanes[&1].silent, "what was in flight has filled the window");
+    world.settle();
+    assert!(!world.engine.produce_lanes[&1].silent);
+    for (source, target) in world.sources.iter().zip(&world.targets) {
+        assert_eq!(values(source), values(target));
+    }
+    assert_eq!((world.engine.alive_bytes, world.engine.stuck_bytes), (0, 0));
 }
