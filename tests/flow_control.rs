@@ -409,7 +409,7 @@ async fn one_process_writes_and_stops_before_the_next_begins() {
     };
     let (revoked_at, granted_at) = tokio::join!(revoked, granted);
     assert!(revoked_at < granted_at, "revoked {:?}, granted {:?}", revoked_at - cut_at, granted_at - cut_at);
-    assert!(granted_at - cut_at < Duration::from_secs(12), "{:?}", granted_at - cut_at);
+    assert!(granted_at - cut_at < Duration::from_secs(23), "{:?}", granted_at - cut_at);
     assert!(store.save(vec![moved(&ready, 0, 5, 4)]).await.is_err());
 
     // Back again, the first stands by; given back, it takes over at once.
@@ -453,6 +453,33 @@ async fn a_broker_that_does_not_answer_holds_up_only_what_it_leads() {
     }
     assert_eq!(started + first.len() + second.len(), 6);
     owner.stop().await;
+}
+
+/// Promise F: a broker of the target that hangs, whatever it coordinates or was asked, costs the flow no lease. It is missed
+/// by its cluster after 9 s, as by a real one.
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_hangs_costs_no_lease() {
+    for hangs in 1..=3 {
+        let world = World::new(20 + hangs as u64).await;
+        world.source.create_topic("t1", 1, 1, &[]).unwrap();
+        let mut owner = world.owner("kmirror", settings());
+        owner.granted().await;
+        owner.ready("t1").await;
+        world.simulation.set_link("kmirror", world.target.address(hangs).unwrap(), Link::Silent);
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        world.target.stop_broker(hangs).await.unwrap();
+        let revoked = async {
+            owner
+                .wait("revocation", |event| matches!(event, ControlEvent::Revoked { .. }).then_some(()))
+                .await;
+        };
+        let revoked = timeout(Duration::from_secs(60), revoked).await;
+        assert!(revoked.is_err(), "broker {hangs} cost the lease");
+        // It goes on with what needs the target, too.
+        world.source.create_topic("t2", 1, 1, &[]).unwrap();
+        assert_eq!(starts(&owner.ready("t2").await), ["0 at 0"]);
+        owner.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use kmirror::config;
 use kmirror::mirror::Replicator;
 use kmirror::mirror::status::{FlowState, ReplicatorStatus};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
-use kmirror::seam::{Seam, Simulation};
+use kmirror::seam::{Link, Seam, Simulation};
 
 async fn cluster(seam: &Seam, seed: u64, host: &str) -> EmbeddedCluster {
     let settings =
@@ -116,4 +116,48 @@ async fn copies_topics_over_tcp() {
 #[tokio::test(start_paused = true)]
 async fn copies_topics_in_the_simulated_network() {
     copies_topics(Seam::Simulated(Simulation::new(5)), ["10.0.0.1", "10.0.0.2"]).await;
+}
+
+/// A leader that hangs on either side is missed by its cluster after 9 s. What it led goes on with its successor then, and
+/// not only when requests to it time out; everything else does not notice.
+#[tokio::test(start_paused = true)]
+async fn what_a_hanging_broker_led_goes_on_with_its_successor() {
+    for hangs_at_source in [true, false] {
+        let simulation = Simulation::new(7);
+        let seam = |name: &str| Seam::Simulated(simulation.named(name));
+        let a = cluster(&seam("a"), 1, "10.0.0.1").await;
+        let b = cluster(&seam("b"), 2, "10.0.0.2").await;
+        a.create_topic("t", 3, 3, &[]).unwrap();
+        b.create_topic("A.t", 3, 3, &[]).unwrap();
+        let replicator = replicator(&seam("kmirror"), &file(&a, &b, ""));
+        let write = |first| (0..3).for_each(|partition| append(&a, "t", partition, first, 10, Codec::None));
+        let reach = async |partitions: std::ops::Range<i32>, position: i64, what: &str| {
+            until(&replicator, what, |status| {
+                let at = |partition| status.flows[0].partitions.get(&("t".into(), partition));
+                partitions.clone().all(|one| at(one).is_some_and(|at| at.position == Some(position)))
+            })
+            .await;
+        };
+        write(0);
+        reach(0..3, 10, "the start").await;
+        let (cluster, topic) = if hangs_at_source { (&a, "t") } else { (&b, "A.t") };
+        let leader = |partition| cluster.leader(topic, partition).and_then(|(leader, _)| leader).unwrap();
+        let hangs = leader(0);
+        assert!((1..3).all(|partition| leader(partition) != hangs));
+        simulation.set_link("kmirror", cluster.address(hangs).unwrap(), Link::Silent);
+        let hung_at = tokio::time::Instant::now();
+        write(10);
+        reach(1..3, 20, "the others").await;
+        assert!(hung_at.elapsed() < Duration::from_secs(2), "{:?}", hung_at.elapsed());
+        tokio::time::sleep_until(hung_at + Duration::from_secs(9)).await;
+        cluster.stop_broker(hangs).await.unwrap();
+        write(20);
+        reach(0..3, 30, "all").await;
+        assert!(hung_at.elapsed() < Duration::from_secs(18), "{:?}", hung_at.elapsed());
+        replicator.stop().await;
+        for partition in 0..3 {
+            assert_eq!(records(&a, "t", partition), records(&b, "A.t", partition));
+        }
+        assert!(b.violations().is_empty(), "{:?}", b.violations());
+    }
 }

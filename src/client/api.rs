@@ -19,7 +19,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use super::code::ErrorCode;
 
 /// An API as the control plane uses it.
-pub trait Api: Request + Send + Sync + 'static {
+pub trait Api: Request<Response: Send> + Send + Sync + 'static {
     /// The API's key.
     const API: ApiKey;
     /// The versions that we speak.

@@ -4,6 +4,7 @@
 //! longer) the leader, controller or coordinator, and over every code that the table calls retriable. What is stale is
 //! looked up anew before the next try. An error names the cluster, the broker and the API.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::api::Api;
 use super::code::{Class, ErrorCode, Refresh};
@@ -29,6 +30,11 @@ const INBOX_MAX: usize = 256;
 /// What is not ready right after it was created is asked again this soon, before the ordinary back-off (milliseconds). A
 /// broker needs some hundred milliseconds for a topic of many partitions.
 const NOT_READY_DELAYS_MS: [u64; 14] = [5, 10, 20, 20, 20, 20, 20, 20, 20, 20, 50, 50, 50, 50];
+
+/// When any broker may answer, another one is asked as well after this time.
+const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
+/// So many others.
+const OTHERS_MAX: u32 = 2;
 
 /// A cluster; cheap to clone. Its connections close when the last handle is dropped.
 #[derive(Clone, Debug)]
@@ -172,7 +178,7 @@ impl Cluster {
         &self,
         node: Node,
         subject: Subject,
-        build: impl Fn(i16) -> R,
+        build: impl Fn(i16) -> R + Sync,
     ) -> Result<Answer<R::Response>, Error> {
         self.call_judged(node, subject, build, R::refusal).await
     }
@@ -182,7 +188,7 @@ impl Cluster {
         &self,
         node: Node,
         subject: Subject,
-        build: impl Fn(i16) -> R,
+        build: impl Fn(i16) -> R + Sync,
         judge: impl Fn(&R::Response) -> (ErrorCode, Option<String>),
     ) -> Result<Answer<R::Response>, Error> {
         let mut retry = self.retry(R::API);
@@ -268,7 +274,7 @@ impl Cluster {
     pub async fn coordinator(&self, kind: CoordinatorKind, key: &Arc<str>) -> Result<i32, Error> {
         let node = Node::Coordinator(kind, key.clone());
         let lookup = |version| find_coordinator(version, kind, [key.clone()]);
-        let answer = self.attempt_at(Route::Any, &node.subject(), &lookup).await?;
+        let answer = self.ask_any(&node.subject(), &lookup, OTHERS_MAX).await?;
         let id = coordinators(&answer.response).next().map(|(_, id, _)| id);
         id.filter(|&id| id >= 0).ok_or_else(|| Error::LeftOut {
             cluster: self.alias().clone(),
@@ -282,7 +288,7 @@ impl Cluster {
         let build = |_| metadata_request(topics);
         let mut retry = self.retry(ApiKey::Metadata);
         loop {
-            let attempt = self.attempt_at(Route::Any, &Subject::Cluster, &build);
+            let attempt = self.ask_any(&Subject::Cluster, &build, OTHERS_MAX);
             match retry.within(attempt).await? {
                 Ok(answer) => return Ok(answer.response),
                 Err(error) => retry.after(error, &Node::Any).await?,
@@ -299,20 +305,46 @@ impl Cluster {
         &self,
         node: &Node,
         subject: &Subject,
-        build: &impl Fn(i16) -> R,
+        build: &(impl Fn(i16) -> R + Sync),
     ) -> Result<Answer<R::Response>, Error> {
+        if *node == Node::Any {
+            return self.ask_any(subject, build, OTHERS_MAX).await;
+        }
         let connection = self.connection(node).await?;
         self.ask(&connection, subject, build).await
     }
 
-    async fn attempt_at<R: Api>(
-        &self,
-        route: Route,
-        subject: &Subject,
-        build: &impl Fn(i16) -> R,
-    ) -> Result<Answer<R::Response>, Error> {
-        let connection = self.connect(route).await?;
-        self.ask(&connection, subject, build).await
+    /// Asks any broker; when it takes long, another one as well, because a broker that hangs is found out only by its
+    /// silence, and everything else must not wait for that. The first answer counts.
+    fn ask_any<'a, R: Api>(
+        &'a self,
+        subject: &'a Subject,
+        build: &'a (impl Fn(i16) -> R + Sync),
+        others: u32,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer<R::Response>, Error>> + Send + 'a>> {
+        Box::pin(async move {
+            let mut first = pin!(async {
+                let connection = self.connect(Route::Any).await?;
+                self.ask(&connection, subject, build).await
+            });
+            if others == 0 {
+                return first.await;
+            }
+            if let Ok(outcome) = timeout(ASK_ANOTHER_AFTER, &mut first).await {
+                return outcome;
+            }
+            let mut second = self.ask_any(subject, build, others - 1);
+            let (is_first, outcome) = tokio::select! {
+                biased;
+                outcome = &mut first => (true, outcome),
+                outcome = &mut second => (false, outcome),
+            };
+            match outcome {
+                Ok(answer) => return Ok(answer),
+                Err(error) => drop(error),
+            }
+            if is_first { second.await } else { first.await }
+        })
     }
 
     /// One request on one connection; a code that stands for the whole reply is an error.
@@ -320,7 +352,7 @@ impl Cluster {
         &self,
         connection: &Connection,
         subject: &Subject,
-        build: &impl Fn(i16) -> R,
+        build: &(impl Fn(i16) -> R + Sync),
     ) -> Result<Answer<R::Response>, Error> {
         let version = net::negotiate::<R>(connection.versions(), R::OURS)
             .map_err(|source| self.connection_error(source))?;

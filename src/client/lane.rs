@@ -95,6 +95,8 @@ pub enum FetchEvent {
     },
     /// The broker asks to slow down.
     Throttled(Duration),
+    /// An answer is due and nothing comes; said again and again. Others may know more of this broker.
+    Silent,
 }
 
 /// Part of a partition's answer: batches as they came, with the watermarks of the answer.
@@ -216,7 +218,13 @@ pub enum ProduceEvent {
         /// Which request.
         id: u64,
     },
+    /// Requests are in flight and nothing comes; said again and again. Others may know more of this broker.
+    Silent,
 }
+
+/// How long a lane waits for something due before it says [`FetchEvent::Silent`] or [`ProduceEvent::Silent`]. A broker that
+/// hangs is missed by its cluster after some seconds, and its connections only by `request.timeout.ms`.
+pub(super) const SILENT_AFTER: Duration = Duration::from_secs(3);
 
 /// What the broker said of one batch.
 #[derive(Debug)]

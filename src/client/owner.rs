@@ -152,9 +152,9 @@ impl Owner {
             State::Up(connection) => {
                 let _ = reply.send(Ok(connection.clone()));
             }
-            State::Dialing => self.connecting.entry(key).or_default().push(reply),
+            State::Dialing(_) => self.connecting.entry(key).or_default().push(reply),
             State::Down => {
-                node.state = State::Dialing;
+                node.state = State::Dialing(Instant::now());
                 let address = node.address.clone();
                 self.connecting.entry(key).or_default().push(reply);
                 self.dial(key, address, not_before);

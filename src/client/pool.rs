@@ -2,14 +2,19 @@
 //!
 //! Known brokers and bootstrap servers stand in one table. A node that fails backs off (`reconnect.backoff.ms`, doubling)
 //! and is chosen after all that failed less; so a dead bootstrap server is skipped, and when all known brokers fail, the
-//! bootstrap servers get their turn again (KIP-899).
+//! bootstrap servers get their turn again (KIP-899). A node that is silent for now is asked after all others.
 
 use std::collections::BTreeMap;
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::metadata::ClusterView;
-use crate::net::{Backoff, HostPort};
+use crate::net::{Backoff, Connection, HostPort};
+
+/// A dial that takes longer, or a reply that does, makes others preferred meanwhile.
+const SILENT_AFTER: Duration = Duration::from_millis(900);
 
 /// Somebody to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,11 +44,24 @@ pub(super) struct Node<C> {
 #[derive(Debug)]
 pub(super) enum State<C> {
     Down,
-    Dialing,
+    /// Since then.
+    Dialing(Instant),
     Up(C),
 }
 
-impl<C> Pool<C> {
+/// What a connection tells of itself.
+pub(super) trait Heard {
+    /// Since when something is asked and nothing is heard.
+    fn silent_since(&self) -> Option<Instant>;
+}
+
+impl Heard for Connection {
+    fn silent_since(&self) -> Option<Instant> {
+        Connection::silent_since(self)
+    }
+}
+
+impl<C: Heard> Pool<C> {
     pub(super) fn new(bootstrap: &[HostPort], backoff: Backoff) -> Pool<C> {
         let mut pool = Pool { backoff, nodes: BTreeMap::new() };
         pool.set_bootstrap(bootstrap);
@@ -98,26 +116,27 @@ impl<C> Pool<C> {
     pub(super) fn any(&self, now: Instant, random: u64) -> Option<NodeKey> {
         let count = self.nodes.len().max(1);
         let start = usize::try_from((random >> 2) % count as u64).unwrap_or(0);
-        if let Some(key) = self.sound(random, start) {
+        if let Some(key) = self.sound(now, random, start) {
             return Some(key);
         }
         let rank = |index: usize, key: &NodeKey, node: &Node<C>| {
             let waits = node.not_before.filter(|&at| at > now);
             let is_bootstrap = matches!(key, NodeKey::Bootstrap(_));
-            (waits, node.failures, is_bootstrap, (index + count - start) % count)
+            (node.is_silent(now), waits, node.failures, is_bootstrap, (index + count - start) % count)
         };
         let ranked = self.nodes.iter().enumerate();
         ranked.min_by_key(|&(index, (key, node))| rank(index, key, node)).map(|(_, (&key, _))| key)
     }
 
-    fn sound(&self, random: u64, start: usize) -> Option<NodeKey> {
-        let is_up = |node: &Node<C>| matches!(node.state, State::Up(_));
+    fn sound(&self, now: Instant, random: u64, start: usize) -> Option<NodeKey> {
+        let is_up = |node: &Node<C>| matches!(node.state, State::Up(_)) && !node.is_silent(now);
         let up = self.nodes.iter().find(|(_, node)| is_up(node)).map(|(&key, _)| key)?;
         if !random.is_multiple_of(4) {
             return Some(up);
         }
-        let is_sound =
-            |key: &NodeKey, node: &Node<C>| matches!(key, NodeKey::Broker(_)) && node.failures == 0;
+        let is_sound = |key: &NodeKey, node: &Node<C>| {
+            matches!(key, NodeKey::Broker(_)) && node.failures == 0 && !node.is_silent(now)
+        };
         let mut turned = self.nodes.iter().cycle().skip(start).take(self.nodes.len());
         turned.find(|&(key, node)| is_sound(key, node)).map_or(Some(up), |(&key, _)| Some(key))
     }
@@ -161,6 +180,17 @@ impl<C> Node<C> {
     }
 }
 
+impl<C: Heard> Node<C> {
+    fn is_silent(&self, now: Instant) -> bool {
+        let since = match &self.state {
+            State::Down => None,
+            State::Dialing(since) => Some(*since),
+            State::Up(connection) => connection.silent_since(),
+        };
+        since.is_some_and(|since| since + SILENT_AFTER <= now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
@@ -178,7 +208,21 @@ mod tests {
         ClusterView::default().apply(&answer, &Topics::All)
     }
 
-    fn pool() -> Pool<&'static str> {
+    /// A connection that waits for nothing, or since then.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Fake(&'static str, Option<Instant>);
+
+    impl Heard for Fake {
+        fn silent_since(&self) -> Option<Instant> {
+            self.1
+        }
+    }
+
+    fn up(name: &'static str) -> Fake {
+        Fake(name, None)
+    }
+
+    fn pool() -> Pool<Fake> {
         let bootstrap = [HostPort::new("h", 1), HostPort::new("h", 2)];
         Pool::new(&bootstrap, Backoff::millis(50, 1_000))
     }
@@ -216,11 +260,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_is_up_is_used_and_a_bootstrap_connection_becomes_its_brokers() {
         let (mut pool, now) = (pool(), Instant::now());
-        pool.connected(NodeKey::Bootstrap(1), "connection", now, 0);
+        pool.connected(NodeKey::Bootstrap(1), up("connection"), now, 0);
         assert_eq!(pool.any(now, 1), Some(NodeKey::Bootstrap(1)));
         pool.update(&view(&[(6, 1), (7, 2)]));
         assert_eq!(pool.any(now, 1), Some(NodeKey::Broker(7)));
-        assert!(matches!(pool.get(NodeKey::Broker(7)).unwrap().state, State::Up("connection")));
+        assert!(matches!(pool.get(NodeKey::Broker(7)).unwrap().state, State::Up(Fake("connection", None))));
         assert!(matches!(pool.get(NodeKey::Bootstrap(1)).unwrap().state, State::Down));
     }
 
@@ -228,7 +272,7 @@ mod tests {
     async fn a_broker_that_is_up_is_not_the_only_one_that_is_asked() {
         let (mut pool, now) = (pool(), Instant::now());
         pool.update(&view(&[(6, 1), (7, 2), (8, 3)]));
-        pool.connected(NodeKey::Broker(7), "seven", now, 0);
+        pool.connected(NodeKey::Broker(7), up("seven"), now, 0);
         pool.failed(NodeKey::Broker(8), now, 0);
         let mut asked = BTreeMap::new();
         for random in 0..64 {
@@ -240,11 +284,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_silent_broker_is_asked_after_all_others() {
+        let (mut pool, now) = (pool(), Instant::now());
+        pool.update(&view(&[(6, 1), (7, 2), (8, 3)]));
+        pool.connected(NodeKey::Broker(6), Fake("six", Some(now)), now, 0);
+        pool.get(NodeKey::Broker(7)).unwrap().state = State::Dialing(now);
+        let later = now + SILENT_AFTER;
+        for random in 0..64 {
+            assert_eq!(
+                pool.any(later, random),
+                Some(NodeKey::Broker(8)),
+                "neither up and silent nor never up"
+            );
+        }
+        pool.connected(NodeKey::Broker(8), up("eight"), now, 0);
+        for random in 0..64 {
+            assert_eq!(pool.any(later, random), Some(NodeKey::Broker(8)));
+        }
+        pool.connected(NodeKey::Broker(8), Fake("eight", Some(now)), now, 0);
+        assert!(matches!(pool.any(later, 1), Some(NodeKey::Bootstrap(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_moved_or_removed_broker_starts_anew() {
         let (mut pool, now) = (pool(), Instant::now());
         pool.update(&view(&[(6, 1), (7, 2)]));
-        pool.connected(NodeKey::Broker(6), "six", now, 0);
-        pool.connected(NodeKey::Broker(7), "seven", now, 0);
+        pool.connected(NodeKey::Broker(6), up("six"), now, 0);
+        pool.connected(NodeKey::Broker(7), up("seven"), now, 0);
         pool.update(&view(&[(7, 9)]));
         assert!(pool.get(NodeKey::Broker(6)).is_none());
         let seven = pool.get(NodeKey::Broker(7)).unwrap();
@@ -262,7 +328,7 @@ mod tests {
             let wait = (pool.not_before(key).unwrap() - now).as_millis();
             assert!((millis - 2..=millis + 2).contains(&wait), "{wait}");
         }
-        pool.connected(key, "up", now, 0);
+        pool.connected(key, up("up"), now, 0);
         assert_eq!(pool.failures(key), 0);
     }
 }

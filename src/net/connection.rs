@@ -34,6 +34,7 @@ const THROTTLE_MAX: Duration = Duration::from_secs(300);
 pub struct Connection {
     inbox: mpsc::Sender<Call>,
     ended: watch::Receiver<Option<Error>>,
+    silent_since: watch::Receiver<Option<Instant>>,
     throttled_until: Arc<watch::Sender<Option<Instant>>>,
     versions: Arc<ApiVersions>,
     client_id: Arc<str>,
@@ -53,11 +54,13 @@ impl Connection {
     pub fn start(seam: &Seam, settings: &Settings, established: Established) -> Connection {
         let (inbox, calls) = mpsc::channel(INBOX_MAX);
         let (end, ended) = watch::channel(None);
+        let (silence, silent_since) = watch::channel(None);
         let (reading, writing) = tokio::io::split(established.socket);
         let bytes_max = reply_bytes_max(settings);
         let owner = Owner {
             calls,
             end,
+            silence,
             reading,
             writing,
             reader: FrameReader::new(bytes_max),
@@ -71,6 +74,7 @@ impl Connection {
         Connection {
             inbox,
             ended,
+            silent_since,
             throttled_until: Arc::new(watch::Sender::new(None)),
             versions: Arc::new(established.versions),
             client_id: Arc::from(settings.client_id.as_str()),
@@ -86,6 +90,11 @@ impl Connection {
     /// Why the connection ended; `None` while it stands.
     pub fn ended(&self) -> Option<Error> {
         self.ended.borrow().clone()
+    }
+
+    /// Since when a request waits and nothing is heard; `None` while no request waits.
+    pub fn silent_since(&self) -> Option<Instant> {
+        *self.silent_since.borrow()
     }
 
     /// The broker asks for this pause before the next request (`throttle_time_ms`). It would not read one before (KIP-219),
@@ -150,6 +159,7 @@ impl Connection {
 struct Owner {
     calls: mpsc::Receiver<Call>,
     end: watch::Sender<Option<Error>>,
+    silence: watch::Sender<Option<Instant>>,
     reading: ReadHalf<Socket>,
     writing: WriteHalf<Socket>,
     reader: FrameReader,
@@ -198,6 +208,7 @@ impl Owner {
         let frame = frame.map_err(|error| error.into_error(&broker, self.pipeline.step(), self.bytes_max))?;
         let (waiting, correlation_id) = self.pipeline.received(&frame)?;
         self.used = Instant::now();
+        self.silence.send_replace((self.pipeline.len() > 0).then_some(self.used));
         // Who gave up waiting does not read it; the order of replies is kept all the same.
         let _ = waiting.send(Ok((frame, correlation_id)));
         Ok(())
@@ -218,6 +229,7 @@ impl Owner {
         };
         let now = Instant::now();
         self.used = now;
+        self.silence.send_if_modified(|since| since.is_none() && since.replace(now).is_none());
         let correlation_id = self.pipeline.push(call.step, call.timeout, now, call.reply);
         set_correlation_id(&mut call.frame, correlation_id);
         if self.unwritten.is_empty() {

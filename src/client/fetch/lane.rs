@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::session::{FetchSession, HeadVerdict, Patience, Records};
 use super::walker::{FETCH_VERSION_MAX, FETCH_VERSION_MIN, FetchWalker, Step, WalkLimits};
 use crate::client::dial::{Dialler, while_serving};
+use crate::client::lane::SILENT_AFTER;
 use crate::client::slab::Slabs;
 use crate::client::{FetchCommand, FetchEvent, FetchSettings, FetchedBatch, LaneId};
 use crate::net::{self, BrokerAddress, Established, HostPort, SIZE_BYTES, encode_request, negotiate};
@@ -54,6 +55,7 @@ pub fn spawn_fetch_lane(
 ) -> FetchLane {
     let (commands, inbox) = mpsc::unbounded_channel();
     let silence_max = settings.fetch_max_wait + net.request_timeout;
+    let silent_after = settings.fetch_max_wait + SILENT_AFTER;
     let limits = WalkLimits {
         batch_bytes_max: settings.batch_bytes_max,
         aborted_transactions_max: ABORTED_TRANSACTIONS_MAX,
@@ -61,7 +63,7 @@ pub fn spawn_fetch_lane(
     let desk = Desk { session: FetchSession::new(settings), reading: Reading::On, impatient_until: None };
     let dialler = Dialler::new(seam.clone(), net, broker);
     let slabs = Slabs::new();
-    let lane = Lane { dialler, inbox, desk, slabs, limits, silence_max, id, events };
+    let lane = Lane { dialler, inbox, desk, slabs, limits, silence_max, silent_after, id, events };
     FetchLane { commands, task: seam.spawn(lane.run()) }
 }
 
@@ -72,6 +74,8 @@ struct Lane {
     slabs: Slabs,
     limits: WalkLimits,
     silence_max: Duration,
+    /// An answer that takes longer than `fetch.max.wait.ms` and a little is spoken of.
+    silent_after: Duration,
     id: LaneId,
     events: mpsc::Sender<(LaneId, FetchEvent)>,
 }
@@ -138,6 +142,8 @@ struct Connection {
     /// Bytes that must stand at the front before the walk goes on.
     needed: usize,
     last_byte_at: Instant,
+    /// When its silence was last spoken of.
+    told_at: Instant,
     quiet_until: Option<Instant>,
     empty_answers: u32,
 }
@@ -215,6 +221,7 @@ impl Lane {
             answer: Answer::None,
             needed: 1,
             last_byte_at: Instant::now(),
+            told_at: Instant::now(),
             quiet_until: None,
             empty_answers: 0,
         };
@@ -247,7 +254,9 @@ impl Lane {
                     connection.last_byte_at = Instant::now();
                 }
                 () = sleep_until(deadline.unwrap_or(connection.last_byte_at)), if deadline.is_some() => {
-                    self.check_time(&connection)?;
+                    if self.falls_silent(&mut connection)? {
+                        self.say([FetchEvent::Silent]).await?;
+                    }
                 }
             }
         }
@@ -291,20 +300,35 @@ impl Lane {
         }
         match self.desk.reading {
             Reading::Paused => (None, false),
-            Reading::On => (Some(connection.last_byte_at + self.silence_max), true),
+            Reading::On => {
+                let ends_at = connection.last_byte_at + self.silence_max;
+                (Some(ends_at.min(self.silent_at(connection))), true)
+            }
         }
     }
 
-    fn check_time(&self, connection: &Connection) -> Result<(), Ended> {
+    fn silent_at(&self, connection: &Connection) -> Instant {
+        connection.told_at.max(connection.last_byte_at) + self.silent_after
+    }
+
+    /// Ends a connection that has been idle or silent too long; whether it is time to tell (again) that nothing comes.
+    fn falls_silent(&self, connection: &mut Connection) -> Result<bool, Ended> {
         let elapsed = connection.last_byte_at.elapsed();
         match connection.answer {
-            Answer::None if !self.desk.session.is_empty() => Ok(()),
+            Answer::None if !self.desk.session.is_empty() => Ok(false),
             Answer::None => match self.dialler.net.connections_max_idle {
                 Some(idle_max) if elapsed >= idle_max => Err(Ended::Idle),
-                _ => Ok(()),
+                _ => Ok(false),
             },
             _ if elapsed >= self.silence_max => Err(connection.timed_out(self.silence_max).into()),
-            _ => Ok(()),
+            _ => {
+                let now = Instant::now();
+                let is_silent = now >= self.silent_at(connection);
+                if is_silent {
+                    connection.told_at = now;
+                }
+                Ok(is_silent)
+            }
         }
     }
 

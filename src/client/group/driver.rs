@@ -8,7 +8,8 @@ use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
+    ApiKey, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+    SyncGroupRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -230,8 +231,7 @@ impl Driver {
             .with_generation_id(generation)
             .with_member_id(string(member_id));
         let sent = Instant::now();
-        // A coordinator that is silent for half a session is left for its successor while there is time.
-        let limit = (self.settings.session_timeout / 2).min(self.cluster.settings().net.request_timeout);
+        let limit = self.patience();
         let (response, _) = self.ask(&request, |request, _| request.clone(), limit).await?;
         let (change, then) = self.machine.heartbeat(ErrorCode(response.error_code), sent);
         let event = match change {
@@ -275,12 +275,24 @@ impl Driver {
     ) -> Result<(R::Response, i16), Error> {
         let connection = match &self.connection {
             Some(connection) => connection.clone(),
-            None => self.connect().await?,
+            None => self.connect_within().await?,
         };
         let failed = |source| self.cluster.connection_error(source);
         let version = net::negotiate::<R>(connection.versions(), R::OURS).map_err(failed)?;
         let response = connection.call_within(&build(request, version), version, limit).await;
         Ok((response.map_err(failed)?, version))
+    }
+
+    /// A coordinator that is silent for a quarter of a session is left for its successor while there is time.
+    fn patience(&self) -> Duration {
+        (self.settings.session_timeout / 4).min(self.cluster.settings().net.request_timeout)
+    }
+
+    async fn connect_within(&mut self) -> Result<Connection, Error> {
+        let limit = self.patience();
+        let cluster = self.cluster.alias().clone();
+        let late = Error::TimedOut { cluster, api: ApiKey::FindCoordinator, after: limit, source: None };
+        timeout(limit, self.connect()).await.unwrap_or(Err(late))
     }
 
     async fn connect(&mut self) -> Result<Connection, Error> {

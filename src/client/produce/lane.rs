@@ -208,8 +208,12 @@ impl Lane {
         Ok(())
     }
 
-    fn check_time(&self, connection: &Connection) -> Result<(), Ended> {
-        if !self.pipeline.is_overdue(Instant::now()) {
+    fn check_time(&mut self, connection: &Connection) -> Result<(), Ended> {
+        let now = Instant::now();
+        if !self.pipeline.is_overdue(now) {
+            if self.pipeline.falls_silent(now) {
+                self.voice.say(ProduceEvent::Silent);
+            }
             return Ok(());
         }
         let after = self.settings.ack_timeout + self.dialler.net.request_timeout;

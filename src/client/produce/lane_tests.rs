@@ -24,6 +24,8 @@ struct Rig {
     broker: Broker,
     lane: ProduceLane,
     events: mpsc::UnboundedReceiver<(LaneId, ProduceEvent)>,
+    /// How often the lane said that nothing comes.
+    silences: u32,
 }
 
 impl Rig {
@@ -38,13 +40,18 @@ impl Rig {
             LaneId(7),
             sender,
         );
-        Rig { broker, lane, events }
+        Rig { broker, lane, events, silences: 0 }
     }
 
     async fn event(&mut self) -> ProduceEvent {
-        let (lane, event) = self.events.recv().await.expect("the lane is alive");
-        assert_eq!(lane, LaneId(7));
-        event
+        loop {
+            let (lane, event) = self.events.recv().await.expect("the lane is alive");
+            assert_eq!(lane, LaneId(7));
+            match event {
+                ProduceEvent::Silent => self.silences += 1,
+                event => return event,
+            }
+        }
     }
 
     async fn connected(&mut self, number: u64) -> Accepted {
@@ -214,6 +221,8 @@ async fn a_broker_that_does_not_answer_in_time_is_left() {
     // The second has its own minute, from when it became the oldest.
     rig.lost(&[2], "no reply to Produce v13 within 60000 ms").await;
     assert_eq!(start.elapsed().as_secs(), 110);
+    // Every three seconds.
+    assert!((33..=36).contains(&rig.silences), "{}", rig.silences);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::answer::Awaited;
 use crate::client::ProduceRequest;
+use crate::client::lane::SILENT_AFTER;
 
 /// A request on the wire.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(super) struct Pipeline {
     waiting: VecDeque<ProduceRequest>,
     in_flight: VecDeque<InFlight>,
     oldest_since: Option<Instant>,
+    /// When the silence was last spoken of.
+    told_at: Option<Instant>,
     quiet_until: Option<Instant>,
 }
 
@@ -42,6 +45,7 @@ impl Pipeline {
             waiting: VecDeque::new(),
             in_flight: VecDeque::new(),
             oldest_since: None,
+            told_at: None,
             quiet_until: None,
         }
     }
@@ -97,7 +101,22 @@ impl Pipeline {
     /// When the lane must act even if nothing happens.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let room = !self.waiting.is_empty() && self.in_flight.len() < self.in_flight_max;
-        [self.deadline(), self.quiet_until.filter(|_| room)].into_iter().flatten().min()
+        let quiet_until = self.quiet_until.filter(|_| room);
+        [self.deadline(), self.silent_at(), quiet_until].into_iter().flatten().min()
+    }
+
+    /// Whether it is time to tell (again) that nothing comes.
+    pub(super) fn falls_silent(&mut self, now: Instant) -> bool {
+        let is_silent = self.silent_at().is_some_and(|at| now >= at);
+        if is_silent {
+            self.told_at = Some(now);
+        }
+        is_silent
+    }
+
+    fn silent_at(&self) -> Option<Instant> {
+        let since = self.oldest_since.filter(|_| !self.in_flight.is_empty())?;
+        Some(self.told_at.map_or(since, |told| told.max(since)) + SILENT_AFTER)
     }
 
     /// Whether the broker has been silent too long.

@@ -34,6 +34,7 @@ impl Engine {
                 lane.last_error = Some(reason);
                 self.commands.push(Command::RefreshSource);
             }
+            FetchEvent::Silent => self.commands.push(Command::RefreshSource),
             FetchEvent::Throttled(duration) => {
                 self.fetch_lanes.entry(broker).or_default().throttle += duration
             }

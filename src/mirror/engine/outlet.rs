@@ -28,6 +28,7 @@ impl Engine {
             ProduceEvent::Connected { connection } => self.on_produce_connected(broker, connection),
             ProduceEvent::Answered { id, answers, throttle } => self.on_answered(id, answers, throttle, now),
             ProduceEvent::Dropped { id } => self.on_lost(id, now),
+            ProduceEvent::Silent => self.on_silent(broker),
             ProduceEvent::Disconnected { lost, reason } => {
                 let lane = self.produce_lanes.entry(broker).or_default();
                 (lane.connection, lane.silent) = (None, false);
@@ -42,6 +43,21 @@ impl Engine {
         }
         self.pump(now);
         self.regulate(now);
+    }
+
+    /// A leader that hangs is found out by the cluster and replaced. What is in flight to it is then given up, so that it
+    /// can be sent to the new one, as it is: the old one, should it wake, is no leader any more.
+    fn on_silent(&mut self, broker: i32) {
+        self.commands.push(Command::RefreshTarget);
+        let has_moved = self.targets.iter().any(|target| {
+            let in_flight = target.append.as_ref().is_some_and(|append| append.in_flight() > 0);
+            in_flight
+                && target.sent_to == Some(broker)
+                && target.leader.is_some_and(|leader| leader != broker)
+        });
+        if has_moved {
+            self.commands.push(Command::Produce(broker, ProduceCommand::Reconnect));
+        }
     }
 
     fn on_produce_connected(&mut self, broker: i32, connection: u64) {

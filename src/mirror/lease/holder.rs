@@ -21,9 +21,10 @@ use crate::client::{Cluster, GroupEvent, GroupSettings, Membership};
 use crate::mirror::FlowSettings;
 use crate::seam::Seam;
 
-/// Silence after which the coordinator gives a member up, and so the time within which another process takes over. Kafka's
-/// brokers allow 6 s and more (`group.min.session.timeout.ms`).
-pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Silence after which the coordinator gives a member up, and so the time within which another process takes over. A broker
+/// that dies without a word is missed by its cluster after 9 s (`broker.session.timeout.ms`) and only then another one
+/// coordinates its groups: less time than that, and each such death would stop flows that could go on.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
