@@ -28,6 +28,19 @@ impl Traffic {
         per_round: i64,
         pause: Duration,
     ) -> Traffic {
+        Traffic::start_padded(client, bootstrap, topic, partitions, per_round, pause, 0)
+    }
+
+    /// The same with keys that are filled up to so many bytes.
+    pub fn start_padded(
+        client: &'static Client,
+        bootstrap: &str,
+        topic: &str,
+        partitions: i32,
+        per_round: i64,
+        pause: Duration,
+        key_bytes: usize,
+    ) -> Traffic {
         let (ended, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
         let (bootstrap, topic) = (bootstrap.to_owned(), topic.to_owned());
         let thread = std::thread::spawn({
@@ -39,7 +52,9 @@ impl Traffic {
                 while !ended.load(Ordering::Acquire) {
                     let first = sent.load(Ordering::Acquire);
                     let records: Vec<TestRecord> = (0..partitions)
-                        .flat_map(|partition| (first..first + per_round).map(move |n| numbered(partition, n)))
+                        .flat_map(|partition| {
+                            (first..first + per_round).map(move |n| padded(partition, n, key_bytes))
+                        })
                         .collect();
                     producer.send(&topic, &records)?;
                     sent.fetch_add(per_round, Ordering::AcqRel);
@@ -74,7 +89,12 @@ impl Drop for Traffic {
 
 /// One record of the traffic.
 pub fn numbered(partition: i32, number: i64) -> TestRecord {
-    TestRecord::new(format!("k{number}"), format!("{partition}:{number}")).to_partition(partition)
+    padded(partition, number, 0)
+}
+
+fn padded(partition: i32, number: i64, key_bytes: usize) -> TestRecord {
+    TestRecord::new(format!("k{number:0>key_bytes$}"), format!("{partition}:{number}"))
+        .to_partition(partition)
 }
 
 /// Checks that each partition holds its numbers `0..count` in order; gives the number of records that came again. A

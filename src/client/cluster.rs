@@ -36,6 +36,8 @@ const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
 /// So many others.
 const OTHERS_MAX: u32 = 2;
 
+type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<Answer<T>, Error>> + Send + 'a>>;
+
 /// A cluster; cheap to clone. Its connections close when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -321,7 +323,7 @@ impl Cluster {
         subject: &'a Subject,
         build: &'a (impl Fn(i16) -> R + Sync),
         others: u32,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer<R::Response>, Error>> + Send + 'a>> {
+    ) -> Asking<'a, R::Response> {
         Box::pin(async move {
             let mut first = pin!(async {
                 let connection = self.connect(Route::Any).await?;

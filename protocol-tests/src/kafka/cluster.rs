@@ -1,4 +1,5 @@
-//! A real KRaft cluster of one or three nodes on 127.0.0.1, each node broker and controller.
+//! A real KRaft cluster of one or three nodes on 127.0.0.1. The first node is the controller too, so that any other can be
+//! killed or frozen while leaders move; it must stay up itself.
 //!
 //! Settings favour a quick start, a small heap and short intervals. Ports are chosen below the ephemeral range, so
 //! that no outgoing connection takes one between the choice and the bind.
@@ -238,19 +239,23 @@ impl Kafka {
     fn server_properties(&self, node: &Node) -> String {
         let replicas = self.nodes.len();
         let in_sync = if replicas > 1 { replicas - 1 } else { 1 };
-        let (port, controller) = (node.port, node.port + 1);
-        let listeners = format!("CLIENT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}");
-        let voters: Vec<String> =
-            self.nodes.iter().map(|node| format!("{}@127.0.0.1:{}", node.id, node.port + 1)).collect();
-        // One node makes a dynamic quorum (format --standalone), several have static voters.
+        let (client, controller) = (node.port, self.nodes[0].port + 1);
+        let is_controller = node.id == self.nodes[0].id;
+        let (roles, mut listeners) = ("broker", format!("CLIENT://127.0.0.1:{client}"));
+        let roles = if is_controller { "broker,controller" } else { roles };
+        let advertised = listeners.clone();
+        if is_controller {
+            let _ = write!(listeners, ",CONTROLLER://127.0.0.1:{controller}");
+        }
+        // One node makes a dynamic quorum (format --standalone), several have a static voter.
         let quorum = if replicas == 1 {
             format!("controller.quorum.bootstrap.servers=127.0.0.1:{controller}")
         } else {
-            format!("controller.quorum.voters={}", voters.join(","))
+            format!("controller.quorum.voters={}@127.0.0.1:{controller}", self.nodes[0].id)
         };
         let mut text = format!(
-            "process.roles=broker,controller\nnode.id={id}\nbroker.rack=rack{id}\nlisteners={listeners}\n\
-             advertised.listeners={listeners}\nlog.dirs={data}\n{quorum}\n\
+            "process.roles={roles}\nnode.id={id}\nbroker.rack=rack{id}\nlisteners={listeners}\n\
+             advertised.listeners={advertised}\nlog.dirs={data}\n{quorum}\n\
              default.replication.factor={replicas}\nmin.insync.replicas={in_sync}\n\
              offsets.topic.replication.factor={replicas}\n\
              transaction.state.log.replication.factor={replicas}\n\
