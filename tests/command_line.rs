@@ -156,6 +156,8 @@ fn exit_codes_are_as_documented() {
         (&["check", "--clusters", "C"], DEAD, 2, "--clusters names C"),
         (&["run"], "clusters = A, B\n", 2, "error: no source->target replication flow is enabled"),
         (&["run"], &format!("{DEAD}kmirror.admin.listen = 127.0.0.1:{port}\n"), 3, "cannot be listened on"),
+        (&["run"], "clusters = A, B\n\0\n", 2, "is no text: there is a zero byte in line 2"),
+        (&["run"], "", 2, "error: the key clusters is missing"),
         (&["run", "--takeover-timeout", "soon"], DEAD, 2, "is no time"),
         (&["walk"], DEAD, 2, "unrecognized subcommand"),
     ] {
@@ -185,6 +187,7 @@ fn a_run_answers_over_http_and_stops_in_order_at_a_signal() {
         Running::line_with(&mut stderr, "compression.type has no effect");
         let rest = Running::line_with(&mut stderr, "metrics and status are at http://");
         let address: SocketAddr = rest.split('/').next().unwrap().parse().unwrap();
+        Running::line_with(&mut stderr, "cluster A: 127.0.0.1:1: cannot connect");
         assert!(get(address, "/healthz").ends_with("\r\n\r\nok\n"));
         assert!(get(address, "/readyz").starts_with("HTTP/1.1 503"));
         assert!(
@@ -192,6 +195,7 @@ fn a_run_answers_over_http_and_stops_in_order_at_a_signal() {
                 .contains("kmirror_flow_state{source=\"A\",target=\"B\",state=\"running\"} 0")
         );
         assert!(get(address, "/status").contains("\"source\":\"A\",\"target\":\"B\""));
+        assert!(get(address, "/status").contains("\"last_error\":\"cluster A: 127.0.0.1:1: cannot connect"));
         run.signal(signal);
         let mut rest = String::new();
         stderr.read_to_string(&mut rest).unwrap();
@@ -282,6 +286,16 @@ async fn a_load_ends_when_everything_is_copied_and_the_next_one_goes_on_there() 
             assert_eq!(values(&target, "A.orders", partition), wanted[partition as usize], "round {round}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_selects_no_topic_is_no_success() {
+    let (source, target, folder) = (cluster(5).await, cluster(6).await, Folder::new());
+    source.create_topic("orders", 1, 1, &[]).unwrap();
+    let path = folder.file(&format!("{}A->B.topics = ordres\n", mirror(&source, &target)));
+    let (code, stderr) = load(path.to_str().unwrap(), &[]).await;
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("not copied: A->B: no topic of A is selected"), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -34,6 +34,16 @@ fn it_ends_with_0_when_both_sides_are_equal() {
 }
 
 #[test]
+fn a_quiet_one_says_the_verdict_alone() {
+    let mut child = demo(&["--quiet", "--duration", "1s", "--rate", "500"]);
+    let stdout = child.stdout.take().unwrap();
+    let (code, text) = ended(child, stdout);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("Both sides, read over the wire"), "{text}");
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("EQUAL: ")), "{text}");
+}
+
+#[test]
 fn ctrl_c_ends_it_in_order() {
     let mut child = demo(&["--duration", "10m", "--rate", "500"]);
     let mut stdout = BufReader::new(child.stdout.take().unwrap());

@@ -46,7 +46,7 @@ pub(crate) enum Command {
 /// Logs go to stderr.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Logging {
-    /// Log and show only what goes wrong.
+    /// Log and show only what goes wrong, and how it ended.
     #[arg(long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Log more; twice for everything.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::arguments::duration;
+use super::arguments::{Logging, duration};
 use super::demo::{self, Afterwards, Display, Options};
 use super::exit::Exit;
 use super::run::{failed, runtime};
@@ -32,7 +32,7 @@ pub(crate) struct Demo {
     seed: u64,
 }
 
-pub(crate) fn main(arguments: &Demo) -> Exit {
+pub(crate) fn main(arguments: &Demo, logging: &Logging) -> Exit {
     let records = u128::from(arguments.rate) * arguments.duration.as_millis() / 1_000;
     if records > RECORDS_MAX {
         tracing::error!(
@@ -47,7 +47,7 @@ pub(crate) fn main(arguments: &Demo) -> Exit {
         rate: arguments.rate,
         afterwards: if arguments.keep { Afterwards::Keep } else { Afterwards::End },
         seed: arguments.seed,
-        display: Display::of_stdout(),
+        display: if logging.quiet { Display::Verdict } else { Display::of_stdout() },
     };
     match runtime() {
         Ok(runtime) => runtime.block_on(play(options)),
@@ -78,17 +78,6 @@ async fn play(options: Options) -> Exit {
     match verdict {
         Ok(verdict) if verdict.is_equal() => Exit::Done,
         Ok(_) => Exit::Incomplete,
-        Err(error) => failed(&chain(&error)),
+        Err(error) => failed(&error.chain()),
     }
-}
-
-/// An error with what caused it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }

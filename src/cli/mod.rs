@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
     let exit = match arguments.command {
         Command::Run(run) => run::main(&run, &arguments.logging),
         Command::Check(check) => check::main(&check, &arguments.logging),
-        Command::Demo(demo) => demo_command::main(&demo),
+        Command::Demo(demo) => demo_command::main(&demo, &arguments.logging),
     };
     exit.into()
 }

@@ -8,7 +8,7 @@ use miette::{
     SourceCode, ThemeCharacters, ThemeStyles,
 };
 
-use crate::config::{Origin, Problem, Report, Severity, SourceText};
+use crate::config::{Origin, Problem, Report, Severity, SourceText, printable};
 
 /// How text is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,10 +148,6 @@ pub(crate) fn settings(report: &Report) -> String {
 
 /// Longer values push their origin to the right instead of widening the column.
 const VALUE_WIDTH: usize = 40;
-
-fn printable(value: &str) -> String {
-    value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
 
 #[cfg(test)]
 mod tests {

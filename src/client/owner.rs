@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use kafka_protocol::messages::MetadataResponse;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -18,6 +19,9 @@ use super::refresh::{Refresher, Urgency};
 use super::settings::Settings;
 use crate::net::{self, CloseReason, Connection, HostPort};
 use crate::seam::Seam;
+
+/// Between two log lines about a cluster that cannot be reached.
+const TROUBLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the owner is asked for.
 pub(super) enum Command {
@@ -50,6 +54,8 @@ pub(super) struct Owner {
     report: mpsc::UnboundedSender<Event>,
     view: watch::Sender<Arc<ClusterView>>,
     trouble: watch::Sender<Option<Arc<Error>>>,
+    /// When trouble was last logged.
+    told: Option<Instant>,
     pool: Pool<Connection>,
     connecting: BTreeMap<NodeKey, Waiting<Connection>>,
     refresher: Refresher,
@@ -78,6 +84,7 @@ impl Owner {
             report,
             view,
             trouble,
+            told: None,
             pool,
             connecting: BTreeMap::new(),
             refresher,
@@ -207,12 +214,22 @@ impl Owner {
                 }
                 let error =
                     Error::Connection { cluster: self.settings.alias.clone(), source: Box::new(source) };
-                self.trouble.send_replace(Some(Arc::new(error.clone())));
+                self.note_trouble(&error);
                 Err(error)
             }
         };
         for reply in waiting {
             let _ = reply.send(answer.clone());
+        }
+    }
+
+    /// Whoever waits for this cluster may wait long: that is said at once, and again as long as it lasts.
+    fn note_trouble(&mut self, error: &Error) {
+        let now = Instant::now();
+        self.trouble.send_replace(Some(Arc::new(error.clone())));
+        if self.told.is_none_or(|told| now - told >= TROUBLE_LOG_INTERVAL) {
+            self.told = Some(now);
+            tracing::warn!("{}", error.chain());
         }
     }
 
@@ -242,7 +259,7 @@ impl Owner {
                 Ok(view)
             }
             Err(error) => {
-                self.trouble.send_replace(Some(Arc::new(error.clone())));
+                self.note_trouble(&error);
                 Err(error)
             }
         };

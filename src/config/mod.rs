@@ -26,7 +26,7 @@ mod values;
 use std::path::Path;
 use std::time::Duration;
 
-pub use problem::{Problem, Severity, SourceText, Span};
+pub use problem::{Problem, Severity, SourceText, Span, printable};
 pub use providers::Outside;
 pub use reader::{Origin, Resolved, Section};
 
@@ -110,6 +110,10 @@ pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
     if bytes.len() > properties::FILE_BYTES_MAX {
         return failed(name, format!("{name} is larger than {} bytes", properties::FILE_BYTES_MAX));
     }
+    if let Some(at) = bytes.iter().position(|&byte| byte == 0) {
+        let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
+        return failed(name, format!("{name} is no text: there is a zero byte in line {line}"));
+    }
     let mut source = SourceText::new(name, bytes);
     let mut linted = lint::lint(bytes, &mut source, &options.outside);
     let mut problems = reader::Problems::default();
@@ -119,7 +123,7 @@ pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
     } else {
         Some(build::build(&linted, &source, options.clusters, options.takeover_timeout, &mut problems))
     };
-    let mut problems = problems.0;
+    let mut problems: Vec<Problem> = problems.0.into_iter().map(Problem::printable).collect();
     problems.sort_by_key(|problem| (problem.severity, problem.span.map_or(usize::MAX, |span| span.start)));
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     let (settings, resolved) = match built {

@@ -91,6 +91,16 @@ impl Problem {
         self.mirror_maker = Some(does.into());
         self
     }
+
+    pub(super) fn printable(self) -> Problem {
+        let help = self.help.map(|help| help.lines().map(printable).collect::<Vec<_>>().join("\n"));
+        Problem { message: printable(&self.message), help, ..self }
+    }
+}
+
+/// A text of one line without what a terminal would obey.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 /// The text of a file for messages: its bytes without secrets, under the same offsets.
@@ -103,11 +113,16 @@ pub struct SourceText {
 }
 
 impl SourceText {
-    /// Takes the bytes of a file; what is no UTF-8 becomes `?`, byte by byte.
+    /// Takes the bytes of a file; what is no UTF-8, and what a terminal would obey, becomes `?`, byte by byte.
     pub fn new(name: &str, bytes: &[u8]) -> SourceText {
         let mut text = String::with_capacity(bytes.len());
         for chunk in bytes.utf8_chunks() {
-            text.push_str(chunk.valid());
+            for letter in chunk.valid().chars() {
+                match letter.is_control() && !matches!(letter, '\n' | '\r' | '\t') {
+                    true => text.extend(std::iter::repeat_n('?', letter.len_utf8())),
+                    false => text.push(letter),
+                }
+            }
             text.extend(chunk.invalid().iter().map(|_| '?'));
         }
         SourceText { name: name.to_owned(), text }
@@ -145,6 +160,14 @@ mod tests {
         {
             assert_eq!(source.position(offset), position, "{offset}");
         }
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_of_a_file() {
+        let source = SourceText::new("f", "a\u{1b}[2J\tb\u{9b}c".as_bytes());
+        assert_eq!(source.text, "a?[2J\tb??c");
+        let problem = Problem::error("key \u{1b}]0;x\u{7} is not known".to_owned()).printable();
+        assert_eq!(problem.message, "key \u{fffd}]0;x\u{fffd} is not known");
     }
 
     #[test]

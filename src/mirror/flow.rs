@@ -695,8 +695,14 @@ impl Owner {
             failed_topics: self.failed_topics.clone(),
             events: self.engine.events(),
             brokers: self.engine.brokers(),
-            last_error: self.last_error.clone(),
+            last_error: self.trouble().or_else(|| self.last_error.clone()),
         }
+    }
+
+    /// What keeps a cluster from answering now.
+    fn trouble(&self) -> Option<String> {
+        let trouble = self.source.trouble().or_else(|| self.target.trouble());
+        trouble.map(|error| error.chain())
     }
 }
 

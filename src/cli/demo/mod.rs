@@ -132,7 +132,7 @@ impl Demo<'_> {
     /// Clusters and mirror are the user's until an interrupt.
     async fn stay(&mut self) -> Result<(), Error> {
         let (source, target) = (self.stage.source.bootstrap(), self.stage.target.bootstrap());
-        self.show.say(&format!(
+        self.show.tell(&format!(
             "\nClusters and mirror stay up until Ctrl-C. Any Kafka client can use them, for example kcat:\n  \
              kcat -P -b {source} -t orders\n  \
              kcat -C -b {target} -t A.orders -o -5 -e -f '%p %o %k %h %s\\n'\n"
@@ -168,7 +168,7 @@ impl Demo<'_> {
         });
         let verdict = Verdict { topics: topics.collect(), behind, aborted };
         for line in verdict.lines() {
-            self.show.say(&line)?;
+            self.show.tell(&line)?;
         }
         Ok(verdict)
     }

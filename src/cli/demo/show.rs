@@ -20,6 +20,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// Where the output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Display {
+    /// Nothing but the verdict, and where the clusters are that stay.
+    Verdict,
     /// Plain lines.
     Lines,
     /// A terminal so many columns wide.
@@ -55,7 +57,7 @@ pub(super) struct Show<'a> {
 impl Show<'_> {
     pub(super) fn new(out: &mut (dyn Write + Send), display: Display) -> Show<'_> {
         let width = match display {
-            Display::Lines => WIDTH,
+            Display::Verdict | Display::Lines => WIDTH,
             Display::Terminal { columns } => columns,
         };
         Show {
@@ -75,7 +77,7 @@ impl Show<'_> {
     /// How long a picture stays.
     pub(super) fn interval(&self) -> Duration {
         match self.display {
-            Display::Lines => LINE_INTERVAL,
+            Display::Verdict | Display::Lines => LINE_INTERVAL,
             Display::Terminal { .. } => TABLE_INTERVAL,
         }
     }
@@ -98,8 +100,13 @@ impl Show<'_> {
         self.say("")
     }
 
-    /// A line that stays.
+    /// A line that stays, on the way to the verdict.
     pub(super) fn say(&mut self, line: &str) -> Result<(), Error> {
+        if self.display == Display::Verdict { Ok(()) } else { self.tell(line) }
+    }
+
+    /// A line that stays, also where only the verdict is wanted.
+    pub(super) fn tell(&mut self, line: &str) -> Result<(), Error> {
         self.screen.clear(&mut self.out)?;
         writeln!(self.out, "{line}")?;
         self.out.flush()?;
