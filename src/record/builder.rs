@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use super::codec::compress;
-use super::patch::{put_identity, seal};
+use super::patch::{put_identity, seal, seal_with};
 use super::records::Record;
 use super::varint::{put_varint, put_varlong, varint_bytes, varlong_bytes};
 use super::{Attributes, Codec, Error, HEADER_BYTES, PREFIX_BYTES, ProducerIdentity};
@@ -215,6 +215,15 @@ impl BatchBuilder {
         let header = self.header(batch.len())?;
         batch[..HEADER_BYTES].copy_from_slice(&header);
         seal(&mut batch);
+        Ok(Bytes::from(batch))
+    }
+
+    /// Completes the header of an uncompressed batch whose records, as they stand, have the checksum `records_crc`.
+    pub(super) fn build_with(self, records_crc: u32) -> Result<Bytes, Error> {
+        let header = self.header(self.bytes.len())?;
+        let mut batch = self.bytes;
+        batch[..HEADER_BYTES].copy_from_slice(&header);
+        seal_with(&mut batch, records_crc);
         Ok(Bytes::from(batch))
     }
 

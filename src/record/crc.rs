@@ -37,6 +37,12 @@ pub fn crc_change(difference: &[u8], tail_bytes: u32, arithmetic: Arithmetic) ->
     shift(raw, tail_bytes, arithmetic)
 }
 
+/// The checksum of some bytes followed by `tail_bytes` more, given the checksums of both.
+#[inline]
+pub fn crc_join(front: u32, tail: u32, tail_bytes: u32) -> u32 {
+    shift(front, tail_bytes, Arithmetic::Detected) ^ tail
+}
+
 #[inline]
 fn shift(crc: u32, bytes: u32, arithmetic: Arithmetic) -> u32 {
     let [first, second, third, fourth] = bytes.to_le_bytes();
@@ -109,6 +115,12 @@ mod tests {
         #[test]
         fn both_arithmetics_shift_alike(crc: u32, bytes: u32) {
             prop_assert_eq!(shift(crc, bytes, Arithmetic::Detected), shift(crc, bytes, Arithmetic::Portable));
+        }
+
+        #[test]
+        fn joined_is_the_checksum_of_both(front: Vec<u8>, tail: Vec<u8>) {
+            let whole = crc32c(&[&front[..], &tail[..]].concat());
+            prop_assert_eq!(crc_join(crc32c(&front), crc32c(&tail), tail.len() as u32), whole);
         }
 
         #[test]

@@ -12,6 +12,7 @@
 use bytes::Bytes;
 
 use super::builder::{BatchBuilder, BatchOptions};
+use super::crc::crc32c;
 use super::patch::verify_crc;
 use super::records::{OpenBatch, check_no_rest, take_framed};
 use super::varint::{
@@ -93,26 +94,84 @@ impl MergeSize {
 
 /// Merges uncompressed batches, each whole, patched or as the source stored it.
 pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
-    merge_into(batches, Vec::new())
-}
-
-/// [`merge`] into a buffer that was used before: fresh large buffers cost more than the copy.
-pub fn merge_into(batches: &[Bytes], buffer: Vec<u8>) -> Result<Merged, Error> {
     let headers = headers_of(batches)?;
     let size = size_of(&headers)?;
-    if size.first.attributes.codec()? != Codec::None {
-        return Err(Error::Invalid {
-            what: "compression codec",
-            value: i64::from(size.first.attributes.codec()?.bits()),
-            rule: "is not none, which merging by copying needs",
-        });
+    let mut parts = headers.iter().zip(batches);
+    let (header, batch) = parts.next().ok_or_else(nothing_to_merge)?;
+    let mut buffer = Vec::new();
+    buffer.reserve(size.bytes_max() + WORD_BYTES);
+    let mut builder = MergeBuilder::start(header, batch, buffer)?;
+    for (header, batch) in parts {
+        builder.push(header, batch)?;
     }
-    let mut merger = Merger::new(&size, size.bytes_max(), buffer);
-    for (header, batch) in headers.iter().zip(batches) {
+    Ok(builder.finish())
+}
+
+/// Uncompressed batches that become one while they come in.
+///
+/// Each part is taken as soon as it is there: its bytes are still in the cache then, and their buffer is free again.
+#[derive(Debug)]
+pub struct MergeBuilder {
+    size: MergeSize,
+    merger: Merger,
+    /// Checksum of the records so far.
+    records_crc: u32,
+}
+
+impl MergeBuilder {
+    /// Starts with a whole batch, in a buffer that was perhaps used before: fresh large ones cost more than the copy.
+    ///
+    /// # Errors
+    /// Those of [`MergeBuilder::push`], or [`Error::Invalid`] for a compressed batch.
+    pub fn start(first: &BatchHeader, batch: &[u8], buffer: Vec<u8>) -> Result<MergeBuilder, Error> {
+        let codec = first.attributes.codec()?;
+        if codec != Codec::None {
+            return Err(Error::Invalid {
+                what: "compression codec",
+                value: i64::from(codec.bits()),
+                rule: "is not none, which merging by copying needs",
+            });
+        }
+        let size = MergeSize::of(first);
+        let merger = Merger::new(&size, size.bytes_max(), buffer);
+        let mut builder = MergeBuilder { size, merger, records_crc: crc32c(&[]) };
+        builder.append(first, batch)?;
+        Ok(builder)
+    }
+
+    /// Whether one more batch can be taken without the merged one growing beyond `bytes_max`.
+    pub fn takes(&self, next: &BatchHeader, bytes_max: usize) -> bool {
+        self.size.with(next).is_some_and(|size| size.bytes_max() <= bytes_max)
+    }
+
+    /// Appends the records of a whole batch. When that fails, the builder is as before.
+    ///
+    /// # Errors
+    /// [`Error::Crc`] for a damaged batch, [`Error::Invalid`] for one whose offset deltas do not count up or that
+    /// cannot stand with those before it.
+    pub fn push(&mut self, next: &BatchHeader, batch: &[u8]) -> Result<(), Error> {
+        let size = self.size.with(next).ok_or_else(|| unfit(next))?;
+        self.append(next, batch)?;
+        self.size = size;
+        Ok(())
+    }
+
+    fn append(&mut self, header: &BatchHeader, batch: &[u8]) -> Result<(), Error> {
         verify_crc(batch)?;
-        merger.append(header, &batch[HEADER_BYTES..])?;
+        let from = self.merger.bytes.len();
+        self.merger.append(header, &batch[HEADER_BYTES..])?;
+        self.records_crc = crc32c::crc32c_append(self.records_crc, &self.merger.bytes[from..]);
+        Ok(())
     }
-    merger.finish(Codec::None)
+
+    /// The merged batch.
+    #[expect(clippy::expect_used, reason = "the bytes were counted part by part")]
+    pub fn finish(self) -> Merged {
+        let records_crc = self.records_crc;
+        self.merger
+            .finish(Codec::None, |builder| builder.build_with(records_crc))
+            .expect("MergeSize keeps the batch within 31 bits")
+    }
 }
 
 /// Merges batches of one codec by decompressing and compressing their records: for worker threads. Records of more than
@@ -128,7 +187,7 @@ pub fn merge_compressed(batches: &[Bytes], decompressed_bytes_max: usize) -> Res
         bytes_left -= batch.records.len();
         merger.append(&batch.header, &batch.records)?;
     }
-    merger.finish(size.first.attributes.codec()?)
+    merger.finish(size.first.attributes.codec()?, BatchBuilder::build)
 }
 
 fn headers_of(batches: &[Bytes]) -> Result<Vec<BatchHeader>, Error> {
@@ -136,23 +195,29 @@ fn headers_of(batches: &[Bytes]) -> Result<Vec<BatchHeader>, Error> {
 }
 
 fn size_of(headers: &[BatchHeader]) -> Result<MergeSize, Error> {
-    let (first, others) = headers.split_first().ok_or(Error::Invalid {
-        what: "number of batches to merge",
-        value: 0,
-        rule: "is less than 1",
-    })?;
-    let unfit = Error::Invalid {
-        what: "batch to merge",
-        value: first.base_offset,
-        rule: "has holes, markers, or another codec or timestamp type than its neighbours, or is too large",
-    };
+    let (first, others) = headers.split_first().ok_or_else(nothing_to_merge)?;
     if !can_merge(first, first) {
-        return Err(unfit);
+        return Err(unfit(first));
     }
-    others.iter().try_fold(MergeSize::of(first), |size, next| size.with(next)).ok_or(unfit)
+    others.iter().try_fold(MergeSize::of(first), |size, next| size.with(next)).ok_or_else(|| unfit(first))
+}
+
+#[cold]
+fn nothing_to_merge() -> Error {
+    Error::Invalid { what: "number of batches to merge", value: 0, rule: "is less than 1" }
+}
+
+#[cold]
+fn unfit(header: &BatchHeader) -> Error {
+    Error::Invalid {
+        what: "batch to merge",
+        value: header.base_offset,
+        rule: "has holes, markers, or another codec or timestamp type than its neighbours, or is too large",
+    }
 }
 
 /// A merged batch under construction.
+#[derive(Debug)]
 struct Merger {
     /// Room for the header, then records.
     bytes: Vec<u8>,
@@ -169,8 +234,23 @@ impl Merger {
         Merger { bytes, base_timestamp: size.first.base_timestamp, max_timestamp: i64::MIN, record_count: 0 }
     }
 
-    /// Copies the records of one part. This is the loop that must be fast.
-    fn append(&mut self, header: &BatchHeader, mut records: &[u8]) -> Result<(), Error> {
+    /// Copies the records of one part, or of none.
+    fn append(&mut self, header: &BatchHeader, records: &[u8]) -> Result<(), Error> {
+        let (bytes, max_timestamp) = (self.bytes.len(), self.max_timestamp);
+        self.bytes.reserve(records.len() + WORD_BYTES);
+        let copied = self.copy(header, records);
+        match copied {
+            Ok(()) => self.record_count += header.record_count,
+            Err(_) => {
+                self.bytes.truncate(bytes);
+                self.max_timestamp = max_timestamp;
+            }
+        }
+        copied
+    }
+
+    /// This is the loop that must be fast.
+    fn copy(&mut self, header: &BatchHeader, mut records: &[u8]) -> Result<(), Error> {
         let first = self.record_count;
         for expected in 0..header.record_count {
             let mut record = take_framed(&mut records, "record")?;
@@ -188,7 +268,6 @@ impl Merger {
             let delta = timestamp.wrapping_sub(self.base_timestamp);
             self.put(attributes, delta, first + expected, record);
         }
-        self.record_count += header.record_count;
         check_no_rest(records)
     }
 
@@ -220,7 +299,11 @@ impl Merger {
         self.bytes.truncate(end);
     }
 
-    fn finish(self, codec: Codec) -> Result<Merged, Error> {
+    fn finish(
+        self,
+        codec: Codec,
+        build: impl FnOnce(BatchBuilder) -> Result<Bytes, Error>,
+    ) -> Result<Merged, Error> {
         let record_count = self.record_count;
         let max_timestamp = self.max_timestamp;
         let options = BatchOptions {
@@ -228,7 +311,7 @@ impl Merger {
             max_timestamp: Some(max_timestamp),
             ..BatchOptions::new(codec)
         };
-        let batch = BatchBuilder::of_encoded(options, self.bytes, record_count).build()?;
+        let batch = build(BatchBuilder::of_encoded(options, self.bytes, record_count))?;
         Ok(Merged { batch, record_count, max_timestamp })
     }
 }
@@ -321,6 +404,22 @@ mod tests {
         super::super::patch::seal(&mut wrong);
         let error = merge(&[wrong.into()]).unwrap_err();
         assert!(matches!(error, Error::Invalid { what: "offset delta", value: 2, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_part_that_is_refused_leaves_no_trace() {
+        let parts = [&[at(1_000), at(900)][..], &[at(5_000)]]
+            .map(|records| batch(BatchOptions::new(Codec::None), records));
+        let mut late = batch(BatchOptions::new(Codec::None), &[at(9_000), at(9_001)]).to_vec();
+        late.pop();
+        let length = late.len() as i32 - 12;
+        late[8..12].copy_from_slice(&length.to_be_bytes());
+        super::super::patch::seal(&mut late);
+        let late = Bytes::from(late);
+        let mut builder = MergeBuilder::start(&header(&parts[0]), &parts[0], Vec::new()).unwrap();
+        assert!(builder.push(&header(&late), &late).is_err(), "its last record is cut off");
+        builder.push(&header(&parts[1]), &parts[1]).unwrap();
+        assert_eq!(builder.finish(), merge(&parts).unwrap());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | find the entries in a Fetch response's bytes | [`next_entry`] |
 //! | look at a batch without touching its records | [`BatchHeader::parse`] |
 //! | append a batch elsewhere, its records untouched | [`patch`](patch()) |
-//! | join small batches | [`can_merge`], [`MergeSize`], [`merge`](merge()), [`merge_compressed`] |
+//! | join small batches | [`MergeBuilder`], [`can_merge`], [`merge`](merge()), [`merge_compressed`] |
 //! | renumber, split, recompress, keep LogAppendTime | [`rewrite`](rewrite()) |
 //! | bring magic 0 and 1 to magic 2 | [`convert`] |
 //! | read or make records | [`OpenBatch`], [`BatchBuilder`] |
@@ -67,7 +67,7 @@ pub use header::{
     PREFIX_BYTES, TimestampType,
 };
 pub use legacy::convert;
-pub use merge::{MergeSize, Merged, can_merge, merge, merge_compressed, merge_into};
+pub use merge::{MergeBuilder, MergeSize, Merged, can_merge, merge, merge_compressed};
 pub use patch::{patch, patch_with, verify_crc};
 pub use records::{Header, Headers, OpenBatch, Record, Records};
 pub use rewrite::{Piece, RewriteSettings, Rewritten, Segment, rewrite};

@@ -9,7 +9,7 @@
 //! transaction of ours blocks the last stable offset; the delete horizon is the source's, KIP-534, and the records'
 //! deltas add to the base timestamp with or without it).
 
-use super::crc::{Arithmetic, crc_change, crc32c};
+use super::crc::{Arithmetic, crc_change, crc_join, crc32c};
 use super::{Attributes, BatchHeader, Error, HEADER_BYTES, ProducerIdentity};
 
 /// First byte under the checksum.
@@ -89,6 +89,13 @@ pub(super) fn put_identity(header: &mut [u8; HEADER_BYTES], identity: ProducerId
     header[43..51].copy_from_slice(&identity.producer_id.to_be_bytes());
     header[51..53].copy_from_slice(&identity.producer_epoch.to_be_bytes());
     header[53..57].copy_from_slice(&identity.base_sequence.to_be_bytes());
+}
+
+/// Writes the checksum of a whole batch whose bytes behind the header have the checksum `records_crc`.
+pub(super) fn seal_with(batch: &mut [u8], records_crc: u32) {
+    let records_bytes = (batch.len() - HEADER_BYTES) as u32;
+    let crc = crc_join(crc32c(&batch[CHECKED_FROM..HEADER_BYTES]), records_crc, records_bytes);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
 }
 
 /// Writes the checksum that the bytes of a whole batch give.

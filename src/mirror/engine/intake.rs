@@ -194,6 +194,9 @@ impl Engine {
             record_count: header.record_count,
             covers: Covers::Entry,
         };
+        if self.join(target, header, &batch.bytes, part) {
+            return;
+        }
         let cargo = Cargo {
             batch: batch.bytes,
             record_count: header.record_count,
@@ -448,6 +451,7 @@ impl Item {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Item::Ready(cargo) => cargo.batch.len(),
+            Item::Open(open) => open.bytes,
             Item::Working(working) => working.bytes,
         }
     }
@@ -455,6 +459,7 @@ impl Item {
     pub(super) fn source(&self) -> Option<PartitionKey> {
         match self {
             Item::Ready(cargo) => cargo.source(),
+            Item::Open(open) => open.source(),
             Item::Working(working) => Some(working.source),
         }
     }
@@ -462,6 +467,7 @@ impl Item {
     pub(super) fn first_entry(&self) -> Option<EntryId> {
         match self {
             Item::Ready(cargo) => cargo.parts.first().map(|part| part.entry),
+            Item::Open(open) => open.parts.first().map(|part| part.entry),
             Item::Working(Working { kind: WorkingKind::Batch { entry, .. }, .. }) => Some(*entry),
             Item::Working(Working { kind: WorkingKind::Merge(cargos), .. }) => {
                 cargos.first().and_then(|cargo| cargo.parts.first()).map(|part| part.entry)

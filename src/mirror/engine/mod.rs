@@ -12,6 +12,7 @@
 mod backlog;
 mod buffers;
 mod intake;
+mod join;
 mod outlet;
 mod regulate;
 mod remedy;
@@ -26,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::append::{Append, Cargo, Numbering};
+use super::append::{Append, Cargo, Numbering, Part};
 use super::budget::Budget;
 use super::offset_map::OffsetMap;
 use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
@@ -38,7 +39,7 @@ use crate::client::{
     TargetTopic,
 };
 use crate::net::Backoff;
-use crate::record::{self, Codec, Magic, Piece, RewriteSettings, Rewritten, Segment};
+use crate::record::{self, Codec, Magic, MergeBuilder, Piece, RewriteSettings, Rewritten, Segment};
 
 pub use report::Position;
 
@@ -294,8 +295,18 @@ struct Target {
 /// Something that waits to be appended.
 enum Item {
     Ready(Cargo),
+    /// Small batches that become one while they wait.
+    Open(Open),
     /// A batch that another thread rewrites; its place is kept.
     Working(Working),
+}
+
+struct Open {
+    builder: MergeBuilder,
+    parts: Vec<Part>,
+    batches: u32,
+    /// Of the batches as they came.
+    bytes: usize,
 }
 
 struct Working {
@@ -680,7 +691,7 @@ impl Engine {
                 partition: new.partition,
                 limits: new.limits,
                 codecs: TakenCodecs::All,
-                merged_bytes_max: outlet::MERGED_BYTES_MAX,
+                merged_bytes_max: join::MERGED_BYTES_MAX,
                 leader: None,
                 sent_to: None,
                 append: self.producer.map(|(producer_id, epoch)| Append::new(producer_id, epoch)),

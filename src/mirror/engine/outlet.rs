@@ -3,20 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::super::append::{Acked, Cargo, Covers, Origin, Remedy, Verdict};
 use super::super::offset_map::Segment;
 use super::remedy::UNSUPPORTED_COMPRESSION_TYPE;
 use super::{Command, Engine, Item, ProduceLaneState, Request};
 use crate::client::{ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, TargetKey};
-use crate::mirror::Batching;
-use crate::record::{self, BatchHeader, Codec, MergeSize};
-
-/// A merged batch grows to this; beyond it the target broker gains nothing more.
-pub(super) const MERGED_BYTES_MAX: usize = 256 * 1024;
-/// A batch of this size goes verbatim: merging would copy much and save little.
-const MERGE_BELOW_BYTES: usize = 128 * 1024;
 
 /// The batches of a request, by (topic index, partition).
 type Batches = BTreeMap<(u32, i32), ProduceBatch>;
@@ -159,7 +150,8 @@ impl Engine {
         let target = &self.targets[key.0 as usize];
         target.append.as_ref().is_some_and(|append| {
             append.takes_resend()
-                || append.takes_new(now) && matches!(target.queue.front(), Some(Item::Ready(_)))
+                || append.takes_new(now)
+                    && matches!(target.queue.front(), Some(Item::Ready(_) | Item::Open(_)))
         })
     }
 
@@ -205,49 +197,20 @@ impl Engine {
         }
     }
 
-    /// Takes the next cargo from the queue; small neighbours that wait with it come along.
+    /// Takes the next cargo from the queue.
     fn cut(&mut self, key: TargetKey) -> Option<Cargo> {
         let target = &mut self.targets[key.0 as usize];
-        let Some(Item::Ready(first)) = target.queue.front() else { return None };
-        let count = match self.settings.batching {
-            Batching::Adaptive => {
-                mergeable(first, &target.queue, target.merged_bytes_max.min(target.limits.max_message_bytes))
+        let item = target.queue.pop_front_if(|item| !matches!(item, Item::Working(_)))?;
+        target.queue_bytes -= item.bytes();
+        match item {
+            Item::Ready(cargo) => Some(cargo),
+            Item::Open(open) => {
+                let cargo = open.close();
+                self.buffers.watch(&cargo.batch);
+                Some(cargo)
             }
-            Batching::Verbatim => 1,
-        };
-        let mut cargos = Vec::with_capacity(count);
-        for _ in 0..count {
-            if let Some(Item::Ready(cargo)) = target.queue.pop_front() {
-                target.queue_bytes -= cargo.batch.len();
-                cargos.push(cargo);
-            }
+            Item::Working(_) => None,
         }
-        if cargos.len() == 1 {
-            return cargos.pop();
-        }
-        let batches: Vec<Bytes> = cargos.iter().map(|cargo| cargo.batch.clone()).collect();
-        match record::merge_into(&batches, self.buffers.take()) {
-            Ok(merged) => {
-                self.buffers.watch(&merged.batch);
-                Some(Cargo {
-                    batch: merged.batch,
-                    record_count: merged.record_count,
-                    max_timestamp: merged.max_timestamp,
-                    origin: Origin::Merged(cargos.iter().map(|cargo| cargo.origin.batches()).sum()),
-                    parts: cargos.into_iter().flat_map(|cargo| cargo.parts).collect(),
-                })
-            }
-            Err(_) => self.put_back_but_first(key, cargos),
-        }
-    }
-
-    /// A batch that cannot be merged goes as it is, and the target's checks speak.
-    fn put_back_but_first(&mut self, key: TargetKey, mut cargos: Vec<Cargo>) -> Option<Cargo> {
-        let rest = cargos.split_off(1);
-        for cargo in rest.into_iter().rev() {
-            self.put_back(key, 0, Item::Ready(cargo));
-        }
-        cargos.pop()
     }
 
     fn forget_request(&mut self, id: u64) -> Option<Request> {
@@ -341,39 +304,6 @@ impl Engine {
         self.targets[key.0 as usize].stops = 0;
         self.unhold(key);
     }
-}
-
-impl Origin {
-    fn batches(self) -> u32 {
-        match self {
-            Origin::Verbatim => 1,
-            Origin::Merged(batches) => batches,
-            Origin::Rewritten => 0,
-        }
-    }
-}
-
-/// How many cargos from the front of a queue may go as one batch: small, uncompressed, of one source partition.
-fn mergeable(first: &Cargo, queue: &VecDeque<Item>, merged_bytes_max: usize) -> usize {
-    let small = |cargo: &Cargo| {
-        if cargo.batch.len() >= MERGE_BELOW_BYTES {
-            return None;
-        }
-        BatchHeader::parse(&cargo.batch).ok().filter(|header| header.attributes.codec() == Ok(Codec::None))
-    };
-    let Some(header) = small(first) else { return 1 };
-    let mut size = MergeSize::of(&header);
-    let mut count = 1;
-    for item in queue.iter().skip(1) {
-        let Item::Ready(cargo) = item else { break };
-        let Some(header) = small(cargo).filter(|_| cargo.source() == first.source()) else { break };
-        match size.with(&header) {
-            Some(with) if with.bytes_max() <= merged_bytes_max => size = with,
-            _ => break,
-        }
-        count += 1;
-    }
-    count
 }
 
 /// What Kafka's code means for the batch that it answers. Codes: `Errors.java`; which of them leave a batch in the log:

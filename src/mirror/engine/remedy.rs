@@ -143,7 +143,7 @@ impl Engine {
         let first = std::mem::replace(&mut target.codecs, TakenCodecs::AllButZstd) == TakenCodecs::All;
         let recoded = |item: &Item| match item {
             Item::Ready(cargo) => TakenCodecs::AllButZstd.instead_of(None, &cargo.batch).is_some(),
-            Item::Working(_) => false,
+            Item::Open(_) | Item::Working(_) => false,
         };
         if !target.queue.front().is_some_and(recoded) {
             self.stop_by_code(key, UNSUPPORTED_COMPRESSION_TYPE, now);
