@@ -491,6 +491,10 @@ impl Retry<'_> {
             // The pool goes to another node, or makes us wait until one may be dialled again.
             return Duration::ZERO;
         }
+        if matches!(error, Error::NoBroker { .. }) && self.tries == 0 {
+            // The view is older than what named this broker: it is asked for anew, which takes its own time.
+            return Duration::ZERO;
+        }
         let backoff = self.cluster.settings().retry_backoff;
         let random = self.cluster.seam().random();
         if !is_not_ready(error) {

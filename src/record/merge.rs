@@ -98,8 +98,7 @@ pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
     let size = size_of(&headers)?;
     let mut parts = headers.iter().zip(batches);
     let (header, batch) = parts.next().ok_or_else(nothing_to_merge)?;
-    let mut buffer = Vec::new();
-    buffer.reserve(size.bytes_max() + WORD_BYTES);
+    let buffer = Vec::with_capacity(size.bytes_max() + WORD_BYTES);
     let mut builder = MergeBuilder::start(header, batch, buffer)?;
     for (header, batch) in parts {
         builder.push(header, batch)?;

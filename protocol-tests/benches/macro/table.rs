@@ -1,7 +1,7 @@
 //! Medians and ratios as text.
 
 use crate::measure::{Copier, Copy};
-use protocol_tests::kafka::Load;
+use protocol_tests::kafka::{Codec, Load};
 
 /// Prints what the mirrors took for one load.
 pub(crate) fn print_load(load: &Load<'_>, stored: u64, copies: &[(Copier, Vec<Copy>)], relays: &mut [f64]) {
@@ -37,17 +37,41 @@ pub(crate) fn print_load(load: &Load<'_>, stored: u64, copies: &[(Copier, Vec<Co
     let relay = relays[relays.len() / 2];
     println!("  {:<22}{relay:>11.0}", "plain relay");
     let Some((_, ours)) = copies.iter().find(|(mirror, _)| *mirror == Copier::Kmirror) else { return };
+    let uncompressed = load.codec == Codec::None;
     for (mirror, theirs) in copies.iter().filter(|(mirror, _)| *mirror != Copier::Kmirror) {
-        println!(
-            "  kmirror / {}: {:.1} × per CPU-second, {:.1} × in wall time, first record after 1/{:.0} of its time",
-            mirror.name(),
-            per_cpu(ours) / per_cpu(theirs),
-            per_wall(ours) / per_wall(theirs),
-            median(theirs, |copy| copy.first_record.as_secs_f64())
-                / median(ours, |copy| copy.first_record.as_secs_f64()),
+        let defaults = *mirror == Copier::MirrorMaker;
+        let per_cpu_bar = match (defaults, load.record_bytes) {
+            (true, 100) => 40.0,
+            (true, _) => 20.0,
+            (false, _) => 15.0,
+        };
+        let first = |copies: &[Copy]| median(copies, |copy| copy.first_record.as_secs_f64());
+        let target_cpu = |copies: &[Copy]| median(copies, |copy| copy.target_cpu.as_secs_f64());
+        println!("  kmirror beside {}:", mirror.name());
+        print_bar("MB per CPU-second, times", per_cpu(ours) / per_cpu(theirs), Some(per_cpu_bar));
+        print_bar("MB/s, times", per_wall(ours) / per_wall(theirs), Some(if defaults { 4.0 } else { 3.0 }));
+        print_bar("first record, times sooner", first(theirs) / first(ours), Some(50.0));
+        print_bar(
+            "target broker's MB per CPU-second, times",
+            target_cpu(theirs) / target_cpu(ours),
+            uncompressed.then_some(1.0),
         );
     }
-    println!("  kmirror / plain relay: {:.2} × per CPU-second", per_cpu(ours) / relay);
+    let relay_bar = if load.batch_bytes >= 256 << 10 { 0.65 } else { 0.55 };
+    println!("  kmirror beside the plain relay:");
+    print_bar("MB per CPU-second, times", per_cpu(ours) / relay, uncompressed.then_some(relay_bar));
+    let peak = median(ours, |copy| copy.resident_bytes_max as f64 / 1e6);
+    print_bar("24 MB / peak MB, times", 24.0 / peak, Some(1.0));
+}
+
+/// A ratio, and the one that is asked for.
+fn print_bar(what: &str, ratio: f64, bar: Option<f64>) {
+    let verdict = match bar {
+        None => String::new(),
+        Some(bar) if ratio >= bar => format!("  (asked for {bar}: met)"),
+        Some(bar) => format!("  (asked for {bar}: MISSED)"),
+    };
+    println!("    {what:<42}{ratio:>8.2}{verdict}");
 }
 
 fn median(copies: &[Copy], of: impl Fn(&Copy) -> f64) -> f64 {

@@ -152,8 +152,9 @@ impl StoreOwner {
         target: &Cluster,
         settings: &FlowSettings,
     ) -> Result<(PositionStore, StoreOwner), OpenError> {
-        let layout = open_topics(target, settings).await.map_err(OpenError::Client)?;
-        let (remembered, ()) = tokio::join!(load(target, &layout), warn_unless_compacted(target, &layout));
+        let (layout, written) = open_topics(target, settings).await.map_err(OpenError::Client)?;
+        let (remembered, ()) =
+            tokio::join!(load(target, &layout, &written), warn_unless_compacted(target, &written));
         let remembered = remembered.map_err(OpenError::Client)?;
         if let Some(start) = &remembered.flow_start {
             let view = source.refresh(Topics::Named(Vec::new())).await.map_err(OpenError::Client)?;
@@ -195,8 +196,9 @@ impl StoreOwner {
     }
 }
 
-/// Creates what is missing of both topics, and tells how they lie.
-async fn open_topics(target: &Cluster, settings: &FlowSettings) -> Result<Layout, Error> {
+/// Creates what is missing of both topics; tells how they lie, and which of them may hold something: a topic that was
+/// created here is empty, and its leaders need not be waited for.
+async fn open_topics(target: &Cluster, settings: &FlowSettings) -> Result<(Layout, Vec<Arc<str>>), Error> {
     let offsets_topic: Arc<str> = Arc::from(settings.offset_storage_topic.as_str());
     let state_topic: Arc<str> = Arc::from(kmirror_topic(&settings.source));
     let names = [offsets_topic.clone(), state_topic.clone()];
@@ -216,26 +218,31 @@ async fn open_topics(target: &Cluster, settings: &FlowSettings) -> Result<Layout
             configs: [("cleanup.policy".to_owned(), "compact".to_owned())].into(),
         })
         .collect();
+    let mut created: BTreeMap<Arc<str>, i32> = BTreeMap::new();
     if !missing.is_empty() {
         let factor = settings.offset_storage_replication_factor;
         warn_lowered("offset.storage.replication.factor", factor, view.brokers.len());
-        for (_, created) in target.create_topics(&missing).await? {
-            match created {
-                Err(error) if error.code() != Some(ErrorCode::TOPIC_ALREADY_EXISTS) => return Err(error),
-                _ => {}
+        let mut awaited = BTreeMap::new();
+        for (name, outcome) in target.create_topics(&missing).await? {
+            let count = missing.iter().find(|topic| topic.name == name).map_or(1, |topic| topic.partitions);
+            match outcome {
+                Ok(_) => drop(created.insert(name, count)),
+                Err(error) if error.code() == Some(ErrorCode::TOPIC_ALREADY_EXISTS) => {
+                    awaited.insert(name, count);
+                }
+                Err(error) => return Err(error),
             }
         }
-        let awaited = missing.into_iter().map(|topic| (topic.name, topic.partitions)).collect();
-        view = target.wait_for_leaders(&awaited).await?;
+        if !awaited.is_empty() {
+            view = target.wait_for_leaders(&awaited).await?;
+        }
     }
-    Ok(Layout {
-        source: settings.source.clone(),
-        owner: owner(&settings.target),
-        offsets_partitions: partition_count(&view, &offsets_topic).max(1),
-        offsets_topic,
-        state_partitions: partition_count(&view, &state_topic).max(1),
-        state_topic,
-    })
+    let count = |name| created.get(name).copied().unwrap_or_else(|| partition_count(&view, name).max(1));
+    let [offsets_partitions, state_partitions] = [count(&offsets_topic), count(&state_topic)];
+    let (source, owner) = (settings.source.clone(), owner(&settings.target));
+    let layout = Layout { source, owner, offsets_partitions, offsets_topic, state_partitions, state_topic };
+    let written = names.into_iter().filter(|name| !created.contains_key(name)).collect();
+    Ok((layout, written))
 }
 
 fn partition_count(view: &ClusterView, topic: &str) -> i32 {
@@ -244,9 +251,11 @@ fn partition_count(view: &ClusterView, topic: &str) -> i32 {
 
 /// A topic that is not compacted alone forgets positions by time; Connect refuses such a topic
 /// (`KafkaOffsetBackingStore`, KAFKA-10021), we say so.
-async fn warn_unless_compacted(target: &Cluster, layout: &Layout) {
-    let names = [layout.offsets_topic.clone(), layout.state_topic.clone()];
-    let Ok(described) = target.describe_topic_configs(&names).await else { return };
+async fn warn_unless_compacted(target: &Cluster, topics: &[Arc<str>]) {
+    if topics.is_empty() {
+        return;
+    }
+    let Ok(described) = target.describe_topic_configs(topics).await else { return };
     for (topic, entries) in described {
         let Ok(entries) = entries else { continue };
         let policy = entries.iter().find(|entry| entry.name == "cleanup.policy");
@@ -261,18 +270,22 @@ async fn warn_unless_compacted(target: &Cluster, layout: &Layout) {
     }
 }
 
-/// Reads both topics. MirrorMaker's may have been written within transactions.
-async fn load(target: &Cluster, layout: &Layout) -> Result<Remembered, Error> {
+/// Reads those of both topics that are in `written`. MirrorMaker's may have been written within transactions.
+async fn load(target: &Cluster, layout: &Layout, written: &[Arc<str>]) -> Result<Remembered, Error> {
     let mut remembered = Remembered::default();
     let mut offsets = Mm2Offsets::new(layout.source.clone());
     let committed = IsolationLevel::ReadCommitted;
-    for (partition, log) in target.read_to_end(&layout.offsets_topic, committed, TOPIC_BYTES_MAX).await? {
+    let read = async |topic: &Arc<str>| match written.contains(topic) {
+        true => target.read_to_end(topic, committed, TOPIC_BYTES_MAX).await,
+        false => Ok(BTreeMap::default()),
+    };
+    for (partition, log) in read(&layout.offsets_topic).await? {
         remembered.unreadable += for_each_committed(&log.batches, |timestamp, key, value| {
             offsets.apply(partition, timestamp, &key, value);
         });
     }
     remembered.apply_mm2(&offsets);
-    for (_, log) in target.read_to_end(&layout.state_topic, committed, TOPIC_BYTES_MAX).await? {
+    for (_, log) in read(&layout.state_topic).await? {
         let unreadable = for_each_committed(&log.batches, |_, key, value| {
             remembered.apply_record(&layout.owner, &key, value);
         });
