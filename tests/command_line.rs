@@ -238,7 +238,7 @@ async fn cluster(seed: u64) -> EmbeddedCluster {
 fn mirror(source: &EmbeddedCluster, target: &EmbeddedCluster) -> String {
     format!(
         "clusters = A, B\nA.bootstrap.servers = {}\nB.bootstrap.servers = {}\nA->B.enabled = true\n\
-         A->B.topics = orders, big\nkmirror.admin.listen = none\n",
+         A->B.topics = orders, big\nkmirror.admin.listen = none\nsync.topic.configs.enabled = false\n",
         source.bootstrap(),
         target.bootstrap()
     )

@@ -41,7 +41,7 @@ pub use cluster::EmbeddedCluster;
 pub use contents::LoggedRecord;
 pub use error::Error;
 pub use fault::{Effect, FaultRule, When};
-pub use settings::{AutoCreate, KafkaVersion, Settings, TransactionVersion};
+pub use settings::{Authorizer, AutoCreate, KafkaVersion, Settings, TransactionVersion};
 pub use state::{ClusterState, Violation};
 
 #[cfg(test)]

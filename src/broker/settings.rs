@@ -49,6 +49,16 @@ pub enum TransactionVersion {
     V2,
 }
 
+/// `authorizer.class.name`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorizer {
+    /// None: requests about ACLs are SECURITY_DISABLED.
+    #[default]
+    None,
+    /// ACLs are kept and told; nothing is enforced.
+    Kept,
+}
+
 /// Settings of an [`EmbeddedCluster`](super::EmbeddedCluster).
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -74,6 +84,8 @@ pub struct Settings {
     pub replication_factor: u16,
     /// `auto.create.topics.enable`.
     pub auto_create: AutoCreate,
+    /// `authorizer.class.name`.
+    pub authorizer: Authorizer,
     /// `transaction.version`.
     pub transaction_version: TransactionVersion,
     /// `broker.rack` per broker, the first one's first; a consumer that names its rack is sent to a replica there
@@ -108,6 +120,7 @@ impl Default for Settings {
             partitions: 1,
             replication_factor: 1,
             auto_create: AutoCreate::Off,
+            authorizer: Authorizer::default(),
             transaction_version: TransactionVersion::default(),
             racks: Vec::new(),
             throttle_ms: 0,

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use super::{demo_command, exit};
+use super::{demo_command, exit, plan};
 
 const EXAMPLES: &str = "\
 Examples:
   kmirror demo                                       see it work: two embedded clusters and a mirror between them
   kmirror check mm2.properties                       everything that is wrong with a file, and what it resolves to
+  kmirror plan mm2.properties                        what would be created and changed on the targets
   kmirror run mm2.properties                         replicate until SIGTERM or SIGINT
   kmirror run mm2.properties --until-caught-up       a full load: exits when everything is there
   kmirror run mm2.properties --clusters B            only the flows into B, as with MirrorMaker";
@@ -38,6 +39,9 @@ pub(crate) enum Command {
     /// Report every problem of a file at once, and print what it resolves to.
     #[command(after_help = exit::HELP)]
     Check(Check),
+    /// Print what each flow would do to its target now, and change nothing.
+    #[command(after_help = plan::EXIT_CODES)]
+    Plan(Plan),
     /// Start two embedded clusters with traffic, mirror one to the other and compare both.
     #[command(after_help = exit::HELP)]
     Demo(demo_command::Demo),
@@ -96,6 +100,19 @@ pub(crate) struct Check {
     /// Only flows into these clusters.
     #[arg(long, num_args = 1.., value_name = "ALIAS")]
     pub(crate) clusters: Vec<String>,
+}
+
+/// `kmirror plan`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Plan {
+    /// A MirrorMaker 2 file.
+    pub(crate) file: PathBuf,
+    /// Only flows into these clusters.
+    #[arg(long, num_args = 1.., value_name = "ALIAS")]
+    pub(crate) clusters: Vec<String>,
+    /// For programs: one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A time with a unit: `500ms`, `10s`, `2m`, `1h`; seconds without one.

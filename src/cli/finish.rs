@@ -123,6 +123,8 @@ mod tests {
             discovered: true,
             partitions: numbered.collect(),
             failed_topics,
+            topic_configs: None,
+            topic_acls: None,
             events: Vec::new(),
             brokers: [].into(),
             last_error: None,

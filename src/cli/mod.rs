@@ -11,6 +11,7 @@ mod demo_command;
 mod exit;
 mod finish;
 mod logging;
+mod plan;
 mod render;
 mod run;
 mod signals;
@@ -41,6 +42,7 @@ pub fn main() -> ExitCode {
     let exit = match arguments.command {
         Command::Run(run) => run::main(&run, &arguments.logging),
         Command::Check(check) => check::main(&check, &arguments.logging),
+        Command::Plan(plan) => return plan::main(&plan),
         Command::Demo(demo) => demo_command::main(&demo, &arguments.logging),
     };
     exit.into()

@@ -5,14 +5,14 @@
 use std::ops::RangeInclusive;
 
 use kafka_protocol::messages::{
-    ApiKey, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
-    DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, FetchRequest, FetchResponse,
-    FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse,
-    IncrementalAlterConfigsRequest, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
-    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
-    ListOffsetsRequest, MetadataRequest, MetadataResponse, OffsetForLeaderEpochRequest, ProduceRequest,
-    SyncGroupRequest, SyncGroupResponse,
+    ApiKey, CreateAclsRequest, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
+    CreateTopicsResponse, DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest,
+    DescribeAclsResponse, DescribeClusterRequest, DescribeClusterResponse, DescribeConfigsRequest,
+    DescribeGroupsRequest, DescribeProducersRequest, FetchRequest, FetchResponse, FindCoordinatorRequest,
+    FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+    LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse, ListOffsetsRequest, MetadataRequest,
+    MetadataResponse, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest, SyncGroupResponse,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 
@@ -73,6 +73,18 @@ impl Api for DescribeClusterRequest {
     const API: ApiKey = ApiKey::DescribeCluster;
     const OURS: RangeInclusive<i16> = 0..=1;
     fn refusal(response: &DescribeClusterResponse) -> (ErrorCode, Option<String>) {
+        (ErrorCode(response.error_code), words(response.error_message.as_ref()))
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
+}
+
+impl Api for DescribeAclsRequest {
+    const API: ApiKey = ApiKey::DescribeAcls;
+    /// From version 1 on patterns are told apart.
+    const OURS: RangeInclusive<i16> = 1..=3;
+    fn refusal(response: &DescribeAclsResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), words(response.error_message.as_ref()))
     }
     fn throttle_time_ms(response: &Self::Response) -> i32 {
@@ -217,6 +229,7 @@ macro_rules! judged_by_part {
 }
 
 judged_by_part! {
+    CreateAclsRequest: CreateAcls, 1..=3;
     DescribeConfigsRequest: DescribeConfigs, 1..=4;
     IncrementalAlterConfigsRequest: IncrementalAlterConfigs, 0..=1;
     ListOffsetsRequest: ListOffsets, 1..=9;

@@ -91,6 +91,8 @@ impl ErrorCode {
     pub const NOT_CONTROLLER: ErrorCode = ErrorCode(41);
     /// There is no such group (DescribeGroups from version 6).
     pub const GROUP_ID_NOT_FOUND: ErrorCode = ErrorCode(69);
+    /// The cluster has no authorizer.
+    pub const SECURITY_DISABLED: ErrorCode = ErrorCode(54);
     /// The leader epoch of the request is too old.
     pub const FENCED_LEADER_EPOCH: ErrorCode = ErrorCode(74);
     /// The leader does not know yet how far it may be read.

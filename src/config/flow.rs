@@ -58,7 +58,13 @@ pub(super) fn read(
     read_patterns(reader, &mut flow);
     flow.heartbeats_replication = reader.boolean("heartbeats.replication.enabled", true);
     flow.replication_factor = factor(reader, "replication.factor", 2);
-    flow.refresh_topics_interval = refresh_interval(reader, flow.refresh_topics_interval.unwrap_or_default());
+    let ours = flow.refresh_topics_interval.unwrap_or_default();
+    flow.refresh_topics_interval =
+        interval(reader, "refresh.topics", Fallback::Ours(&ours.as_secs().to_string()), ours);
+    let theirs = Duration::from_secs(600);
+    flow.sync_topic_configs_interval =
+        interval(reader, "sync.topic.configs", Fallback::Theirs("600"), theirs);
+    flow.sync_topic_acls_interval = interval(reader, "sync.topic.acls", Fallback::Theirs("600"), theirs);
     let defaults = [("target", DefaultsFrom::Target), ("source", DefaultsFrom::Source)];
     flow.use_defaults_from =
         reader.choice("use.defaults.from", &defaults, "target").unwrap_or(flow.use_defaults_from);
@@ -173,12 +179,17 @@ fn factor(reader: &mut Reader<'_>, key: &str, default: i16) -> ReplicationFactor
     reader.parse(key, Fallback::Theirs(&shown), ReplicationFactor::Default(default), named)
 }
 
-fn refresh_interval(reader: &mut Reader<'_>, default: Duration) -> Option<Duration> {
-    let enabled = reader.boolean("refresh.topics.enabled", true);
+/// `KEY.enabled` and `KEY.interval.seconds`.
+fn interval(
+    reader: &mut Reader<'_>,
+    key: &str,
+    fallback: Fallback<'_>,
+    default: Duration,
+) -> Option<Duration> {
+    let enabled = reader.boolean(&format!("{key}.enabled"), true);
     let seconds =
         |value: &str| Ok(Duration::from_secs(values::integer(value, 1, i64::MAX / 1000)?.unsigned_abs()));
-    let shown = default.as_secs().to_string();
-    let interval = reader.parse("refresh.topics.interval.seconds", Fallback::Ours(&shown), default, seconds);
+    let interval = reader.parse(&format!("{key}.interval.seconds"), fallback, default, seconds);
     enabled.then_some(interval)
 }
 

@@ -20,7 +20,8 @@ use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, Rew
 use super::settings::FlowSettings;
 use super::state::records::{Position as StoredPosition, StateRecord};
 use super::state::{PositionStore, StoreError, TopicPartition};
-use super::status::{Event, EventKind, FlowState, FlowStatus};
+use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus};
+use super::topics::sync::Followed;
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
 use crate::client::produce::{ProduceLane, spawn_produce_lane};
 use crate::client::{
@@ -107,6 +108,7 @@ struct Owner {
     keys: BTreeMap<(Arc<str>, i32), PartitionKey>,
     topics: BTreeMap<Arc<str>, TopicReady>,
     failed_topics: BTreeMap<Arc<str>, String>,
+    followed: BTreeMap<Followed, SyncStatus>,
     discovered: bool,
     saved: BTreeMap<TopicPartition, i64>,
     /// Offsets that may stand in the store for a partition: the last one that is known to, and one that is under way.
@@ -210,6 +212,7 @@ impl Owner {
             keys: BTreeMap::new(),
             topics: BTreeMap::new(),
             failed_topics: BTreeMap::new(),
+            followed: BTreeMap::new(),
             discovered: false,
             saved: BTreeMap::new(),
             stored_offsets: BTreeMap::new(),
@@ -312,8 +315,18 @@ impl Owner {
             }
             ControlEvent::TopicGone { topic, reason } => self.on_topic_gone(&topic, &reason),
             ControlEvent::Discovered { pending, .. } => self.discovered = pending == 0,
+            ControlEvent::Followed { followed, status } => self.on_followed(followed, status),
         }
         false
+    }
+
+    /// What remote topics take may have changed with their settings: the control task looks at it.
+    fn on_followed(&mut self, followed: Followed, status: SyncStatus) {
+        if followed == Followed::Configs && status.changed > 0 {
+            // A full mailbox has something newer in it.
+            let _ = self.control.commands.try_send(ControlCommand::Discover);
+        }
+        self.followed.insert(followed, status);
     }
 
     fn on_granted(&mut self, granted: Granted) {
@@ -693,6 +706,8 @@ impl Owner {
             discovered: self.discovered,
             partitions: self.engine.partitions(),
             failed_topics: self.failed_topics.clone(),
+            topic_configs: self.followed.get(&Followed::Configs).cloned(),
+            topic_acls: self.followed.get(&Followed::Acls).cloned(),
             events: self.engine.events(),
             brokers: self.engine.brokers(),
             last_error: self.trouble().or_else(|| self.last_error.clone()),

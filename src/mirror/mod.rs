@@ -5,6 +5,7 @@
 mod append;
 mod budget;
 pub mod control;
+pub mod dry_run;
 mod engine;
 mod filter;
 mod flow;

@@ -57,6 +57,10 @@ pub struct FlowSettings {
     pub refresh_topics_interval: Option<Duration>,
     /// `config.properties.exclude`.
     pub config_properties_exclude: PatternList,
+    /// `sync.topic.configs.interval.seconds`; `None` when `sync.topic.configs.enabled=false`.
+    pub sync_topic_configs_interval: Option<Duration>,
+    /// `sync.topic.acls.interval.seconds`; `None` when `sync.topic.acls.enabled=false`.
+    pub sync_topic_acls_interval: Option<Duration>,
     /// `use.defaults.from` (KIP-894).
     pub use_defaults_from: DefaultsFrom,
     /// `offset.flush.interval.ms`.
@@ -124,6 +128,8 @@ impl FlowSettings {
             worker_group_id: format!("{source}-mm2"),
             refresh_topics_interval: Some(Duration::from_secs(10)),
             config_properties_exclude: list(&CONFIG_PROPERTIES_EXCLUDE_DEFAULT),
+            sync_topic_configs_interval: Some(Duration::from_secs(600)),
+            sync_topic_acls_interval: Some(Duration::from_secs(600)),
             use_defaults_from: DefaultsFrom::Target,
             offset_flush_interval: Duration::from_secs(5),
             on_source_reset: OnSourceReset::Stop,

@@ -31,12 +31,29 @@ pub struct FlowStatus {
     pub partitions: BTreeMap<(Arc<str>, i32), PartitionStatus>,
     /// Topics that cannot be replicated now, with the reason.
     pub failed_topics: BTreeMap<Arc<str>, String>,
+    /// How settings of topics follow the source; `None` before the first comparison.
+    pub topic_configs: Option<SyncStatus>,
+    /// How ACLs of topics follow the source; `None` before the first comparison.
+    pub topic_acls: Option<SyncStatus>,
     /// Records refused, gaps and other events worth keeping, newest last; bounded.
     pub events: Vec<Event>,
     /// Connections to brokers, by (cluster alias, broker id).
     pub brokers: BTreeMap<(Arc<str>, i32), BrokerStatus>,
     /// The last error of the flow as a whole.
     pub last_error: Option<String>,
+}
+
+/// What came of a comparison of topics' settings or ACLs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncStatus {
+    /// When, in ms since the epoch.
+    pub at_ms: i64,
+    /// Settings changed, or ACLs created.
+    pub changed: usize,
+    /// What the target refused, with its reason; bounded.
+    pub refused: BTreeMap<String, String>,
+    /// Why nothing could be compared.
+    pub error: Option<String>,
 }
 
 /// Where a flow stands.

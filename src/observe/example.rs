@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::mirror::status::{
     BrokerStatus, Counters, Event, EventKind, FlowState, FlowStatus, PartitionStatus, ReplicatorStatus,
-    Stopped,
+    Stopped, SyncStatus,
 };
 
 pub(super) fn status() -> ReplicatorStatus {
@@ -57,6 +57,13 @@ pub(super) fn status() -> ReplicatorStatus {
         discovered: true,
         partitions: [((Arc::from("orders"), 0), orders), ((Arc::from("payments"), 3), payments)].into(),
         failed_topics: [(Arc::from("x\"y"), "not authorised".to_owned())].into(),
+        topic_configs: Some(SyncStatus {
+            at_ms: 9_000,
+            changed: 2,
+            refused: [("A.orders retention.ms".to_owned(), "not allowed".to_owned())].into(),
+            error: None,
+        }),
+        topic_acls: None,
         events: vec![event(gap), event(skipped)],
         brokers: [((Arc::from("A"), 1), broker)].into(),
         last_error: None,
@@ -68,6 +75,8 @@ pub(super) fn status() -> ReplicatorStatus {
         discovered: false,
         partitions: [].into(),
         failed_topics: [].into(),
+        topic_configs: None,
+        topic_acls: None,
         events: Vec::new(),
         brokers: [].into(),
         last_error: Some("cluster A: no broker answers".to_owned()),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::metrics::state_word;
 use crate::mirror::status::{
     BrokerStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus, ReplicatorStatus, RewriteReason,
+    SyncStatus,
 };
 
 /// The document at `/status`. Offsets are numbers, times are milliseconds since the epoch; what is not known is null.
@@ -66,8 +67,19 @@ fn flow(flow: &FlowStatus) -> Value {
         "lag_offsets": flow.partitions.values().filter_map(PartitionStatus::lag).sum::<i64>(),
         "topics": topics,
         "failed_topics": failed,
+        "topic_configs": flow.topic_configs.as_ref().map(followed),
+        "topic_acls": flow.topic_acls.as_ref().map(followed),
         "events": flow.events.iter().map(event).collect::<Vec<Value>>(),
         "brokers": flow.brokers.iter().map(|((cluster, id), state)| broker(cluster, *id, state)).collect::<Vec<Value>>(),
+    })
+}
+
+fn followed(status: &SyncStatus) -> Value {
+    json!({
+        "at_ms": status.at_ms,
+        "changed": status.changed,
+        "refused": status.refused,
+        "error": status.error,
     })
 }
 

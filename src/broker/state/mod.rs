@@ -28,7 +28,7 @@ mod transaction;
 mod transaction_api;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
@@ -79,6 +79,7 @@ pub struct ClusterState {
     random: Random,
     brokers: BTreeMap<i32, Broker>,
     broker_configs: BTreeMap<String, String>,
+    acls: BTreeSet<acl_admin::Acl>,
     /// What brokers with stale metadata answer.
     frozen: BTreeMap<i32, Vec<MetadataResponseTopic>>,
     topics: Topics,
@@ -114,6 +115,7 @@ impl ClusterState {
             random,
             brokers,
             broker_configs: BTreeMap::new(),
+            acls: BTreeSet::new(),
             frozen: BTreeMap::new(),
             topics: Topics::default(),
             sessions: Sessions::default(),

@@ -3,6 +3,7 @@
 //! Calls about many things give one result for each: a topic, partition or group that fails stops no other. All are safe
 //! to repeat, and are repeated: a call whose reply was lost may find its own effect (TOPIC_ALREADY_EXISTS).
 
+mod acls;
 mod groups;
 mod leaders;
 mod log;
@@ -12,6 +13,7 @@ mod topics;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use acls::{AclOperation, AclPattern, AclPermission, TopicAcl};
 pub use groups::{GroupDescription, GroupMember, ListedGroup};
 pub use log::PartitionLog;
 pub use offsets::{EpochEnd, ListedOffset, OffsetSpec, ProducerState};

@@ -1,6 +1,7 @@
 //! Topics and their configs, and the cluster as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -100,6 +101,24 @@ pub enum ConfigChange {
     Set(String, String),
     /// Back to the default.
     Delete(String),
+}
+
+impl ConfigChange {
+    /// The config that it is about.
+    pub fn name(&self) -> &str {
+        match self {
+            ConfigChange::Set(name, _) | ConfigChange::Delete(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for ConfigChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigChange::Set(name, value) => write!(f, "{name}={value}"),
+            ConfigChange::Delete(name) => write!(f, "-{name}"),
+        }
+    }
 }
 
 /// The cluster as a whole.

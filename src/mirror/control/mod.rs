@@ -28,7 +28,8 @@ use super::plan::TargetLimits;
 use super::start::StartAt;
 use super::state::records::{Gap, Position, ProducerRecord};
 use super::state::{PositionStore, TopicPartition};
-use super::status::{FlowState, Stopped};
+use super::status::{FlowState, Stopped, SyncStatus};
+use super::topics::sync::Followed;
 
 pub use task::{Control, start_control};
 
@@ -61,6 +62,13 @@ pub enum ControlEvent {
         topic: Arc<str>,
         /// Why: deleted at the source, or no longer selected.
         reason: String,
+    },
+    /// Settings or ACLs of topics were compared.
+    Followed {
+        /// Which.
+        followed: Followed,
+        /// What came of it.
+        status: SyncStatus,
     },
     /// A round over all topics is complete: each selected topic has been reported as ready or failed, and each of its
     /// partitions that could be reached has its start.

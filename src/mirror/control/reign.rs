@@ -21,6 +21,7 @@ use crate::mirror::start::Phase;
 use crate::mirror::state::records::Position;
 use crate::mirror::state::{OpenError, PositionStore, StoreOwner, TopicPartition};
 use crate::mirror::topics::diff::Selector;
+use crate::mirror::topics::sync::TopicSync;
 use crate::net::Backoff;
 
 /// Until partitions whose leaders could not be asked are tried again, and until a refresh that failed is repeated.
@@ -46,6 +47,7 @@ pub(super) struct Reign {
     /// Topics were created that do not show in the metadata yet.
     pub(super) unshown: bool,
     store_task: Option<JoinHandle<()>>,
+    sync_task: Option<JoinHandle<()>>,
     /// Rounds in a row that left a partition without a start, or refreshes that failed.
     failures: u32,
 }
@@ -76,13 +78,14 @@ impl Reign {
             warned_of_factor: false,
             unshown: false,
             store_task: None,
+            sync_task: None,
             failures: 0,
         }
     }
 
     /// Stops storing. The handles that the owner has answer that the flow was given up.
     pub(super) fn over(&mut self) {
-        if let Some(task) = self.store_task.take() {
+        for task in [self.store_task.take(), self.sync_task.take()].into_iter().flatten() {
             task.abort();
         }
     }
@@ -113,7 +116,15 @@ impl Reign {
                 }
                 source_views.borrow_and_update();
                 // Before the first whole answer nobody can tell which topics there are.
-                if has_seen_all { self.rounds(&store).await } else { Ok(()) }
+                if !has_seen_all {
+                    return Ok(());
+                }
+                if let Some(reason) = flow.same_cluster() {
+                    return Err(End::Failed(reason));
+                }
+                self.rounds(&store).await?;
+                self.follow_topics();
+                Ok(())
             };
             let done = tokio::select! {
                 biased;
@@ -137,6 +148,22 @@ impl Reign {
                 },
                 () = sleep_until_some(wake_at) => {}
             }
+        }
+    }
+
+    /// From the first round on, settings and ACLs of topics follow the source.
+    fn follow_topics(&mut self) {
+        if self.sync_task.is_none() {
+            let flow = self.flow.clone();
+            let seam = flow.seam.clone();
+            self.sync_task = Some(seam.spawn(async move {
+                let mut sync =
+                    TopicSync::new(flow.settings.clone(), flow.source.clone(), flow.target.clone());
+                loop {
+                    let (followed, status) = sync.next(|| flow.seam.now_ms()).await;
+                    flow.tell(ControlEvent::Followed { followed, status }).await;
+                }
+            }));
         }
     }
 

@@ -19,7 +19,7 @@ use crate::mirror::start::Phase;
 use crate::mirror::state::records::{FlowStart, StateRecord};
 use crate::mirror::state::{PositionStore, Standing, StoreError, TopicPartition};
 use crate::mirror::topics::apply::{Failures, create_topics, describe_limits, grow_topics, warn_lowered};
-use crate::mirror::topics::diff::{Action, Diff, Selector, TopicDiff, TopicView, Topics};
+use crate::mirror::topics::diff::{Action, Diff, Selector, TopicDiff, topics_of};
 
 /// How long creating topics may take before the round goes on without them.
 const CREATE_WITHIN: Duration = Duration::from_secs(20);
@@ -53,8 +53,8 @@ impl Reign {
 
     /// Compares both views.
     async fn observe(&mut self) -> Round {
-        let source = topics(&self.flow.source.view());
-        let mut diff = self.selector.diff(&source, &topics(&self.flow.target.view()));
+        let source = topics_of(&self.flow.source.view());
+        let mut diff = self.selector.diff(&source, &topics_of(&self.flow.target.view()));
         if self.flow.settings.refresh_topics_interval.is_none() {
             let first = || diff.topics.iter().map(|topic| topic.source.clone()).collect();
             let only = &*self.only.get_or_insert_with(first);
@@ -253,8 +253,11 @@ pub(super) async fn look_ahead(flow: &Flow) -> bool {
     if !refresh(flow).await {
         return false;
     }
+    if flow.same_cluster().is_some() {
+        return true;
+    }
     let mut selector = Selector::new(flow.settings.clone());
-    let diff = selector.diff(&topics(&flow.source.view()), &topics(&flow.target.view()));
+    let diff = selector.diff(&topics_of(&flow.source.view()), &topics_of(&flow.target.view()));
     let mut create: Vec<TopicDiff> =
         diff.topics.into_iter().filter(|topic| topic.action == Action::Create).collect();
     if create.is_empty() {
@@ -289,15 +292,4 @@ async fn save(store: &PositionStore, records: Vec<StateRecord>) -> Result<(), En
         Err(StoreError::Closed) => Err(End::Stopped),
         Err(error @ StoreError::Refused { .. }) => Err(End::Failed(error.to_string())),
     }
-}
-
-/// The topics of a view, without those that it has no partitions of.
-fn topics(view: &ClusterView) -> Topics {
-    view.topics()
-        .filter(|topic| !topic.partitions.is_empty())
-        .map(|topic| {
-            let view = TopicView { id: topic.id, partitions: topic.partitions.len() as i32 };
-            (topic.name.clone(), view)
-        })
-        .collect()
 }

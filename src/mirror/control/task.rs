@@ -15,6 +15,7 @@ use super::reign::Reign;
 use super::{ControlCommand, ControlEvent};
 use crate::client::Cluster;
 use crate::mirror::FlowSettings;
+use crate::mirror::dry_run::same_cluster;
 use crate::mirror::lease::{Lease, LeaseState};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::state::records::Position;
@@ -142,6 +143,12 @@ impl Flow {
                 0
             }
         }
+    }
+
+    /// Why both aliases are one cluster, if both views say so.
+    pub(super) fn same_cluster(&self) -> Option<String> {
+        let (source, target) = (self.source.view(), self.target.view());
+        same_cluster(&self.settings, source.cluster_id.as_deref(), target.cluster_id.as_deref())
     }
 
     pub(super) fn name(&self) -> String {

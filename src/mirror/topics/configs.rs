@@ -1,11 +1,12 @@
-//! Which settings a remote topic is created with (`MirrorSourceConnector.targetConfig`, KIP-894).
+//! Which settings a remote topic is created with, and how they follow the source later
+//! (`MirrorSourceConnector.targetConfig`, KIP-894).
 //!
 //! The source's settings that are not default, can be set, are no secret, are no static setting of its brokers, and that
 //! `config.properties.exclude` does not name. With `use.defaults.from=source` its defaults are set as well.
 
 use std::collections::BTreeMap;
 
-use crate::client::{ConfigEntry, ConfigSource};
+use crate::client::{ConfigChange, ConfigEntry, ConfigSource};
 use crate::mirror::plan::TargetLimits;
 use crate::mirror::{DefaultsFrom, FlowSettings, ReplicationFactor};
 
@@ -25,6 +26,40 @@ fn is_copied(settings: &FlowSettings, entry: &ConfigEntry) -> bool {
         && entry.source != ConfigSource::StaticBroker
         && (!default || settings.use_defaults_from == DefaultsFrom::Source)
         && !settings.config_properties_exclude.matches(&entry.name)
+}
+
+/// What has to change on a remote topic so that it follows its source (`MirrorSourceConnector.incrementalAlterConfigs`): a
+/// setting that is default at the source is taken away, unless `use.defaults.from=source`; every other is set. What
+/// `config.properties.exclude` names is left alone, and so is what the source's brokers have in their files.
+pub fn config_changes(
+    settings: &FlowSettings,
+    source: &[ConfigEntry],
+    target: &[ConfigEntry],
+) -> Vec<ConfigChange> {
+    let there: BTreeMap<&str, &ConfigEntry> =
+        target.iter().map(|entry| (entry.name.as_str(), entry)).collect();
+    let mut changes = Vec::new();
+    for entry in source {
+        let follows = !entry.read_only
+            && !entry.sensitive
+            && entry.source != ConfigSource::StaticBroker
+            && !settings.config_properties_exclude.matches(&entry.name);
+        if !follows {
+            continue;
+        }
+        let set_there = there.get(entry.name.as_str()).filter(|there| there.source == ConfigSource::Topic);
+        let stays_default =
+            entry.source == ConfigSource::Default && settings.use_defaults_from == DefaultsFrom::Target;
+        match (&entry.value, set_there) {
+            _ if stays_default => {
+                changes.extend(set_there.map(|_| ConfigChange::Delete(entry.name.clone())));
+            }
+            (Some(value), Some(there)) if there.value.as_ref() == Some(value) => {}
+            (Some(value), _) => changes.push(ConfigChange::Set(entry.name.clone(), value.clone())),
+            (None, _) => {}
+        }
+    }
+    changes
 }
 
 /// What a remote topic takes, by its settings.
@@ -107,6 +142,45 @@ mod tests {
         assert_eq!(
             shown(&settings),
             "cleanup.policy=compact compression.type=producer retention.ms=5 segment.bytes=7"
+        );
+    }
+
+    /// Case 27, and the rule of MirrorMaker that a target's own setting goes when the source has its default.
+    #[test]
+    fn a_remote_topic_follows_its_source() {
+        let source = [
+            entry("cleanup.policy", "compact", ConfigSource::Topic),
+            entry("retention.ms", "5", ConfigSource::DynamicBroker),
+            entry("segment.bytes", "7", ConfigSource::Default),
+            entry("max.message.bytes", "9", ConfigSource::StaticBroker),
+            entry("flush.ms", "1", ConfigSource::Default),
+            entry("min.insync.replicas", "2", ConfigSource::Topic),
+            entry("compression.type", "zstd", ConfigSource::Topic),
+            entry("new.in.this.release", "x", ConfigSource::Topic),
+        ];
+        let target = [
+            entry("cleanup.policy", "delete", ConfigSource::Default),
+            entry("retention.ms", "5", ConfigSource::StaticBroker),
+            entry("segment.bytes", "8", ConfigSource::Topic),
+            entry("max.message.bytes", "1", ConfigSource::Topic),
+            entry("flush.ms", "2", ConfigSource::StaticBroker),
+            entry("min.insync.replicas", "1", ConfigSource::Topic),
+            entry("compression.type", "zstd", ConfigSource::Topic),
+            entry("only.there", "1", ConfigSource::Topic),
+        ];
+        let mut settings = FlowSettings::new("A", "B");
+        let shown = |settings: &FlowSettings| {
+            let changes = config_changes(settings, &source, &target);
+            changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            shown(&settings),
+            "cleanup.policy=compact retention.ms=5 -segment.bytes new.in.this.release=x"
+        );
+        settings.use_defaults_from = DefaultsFrom::Source;
+        assert_eq!(
+            shown(&settings),
+            "cleanup.policy=compact retention.ms=5 segment.bytes=7 flush.ms=1 new.in.this.release=x"
         );
     }
 

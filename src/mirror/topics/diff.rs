@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::client::ClusterView;
 use crate::mirror::control::TopicRef;
 use crate::mirror::{FlowSettings, Selection, selects};
 
@@ -24,6 +25,17 @@ pub struct TopicView {
 
 /// All topics of a cluster.
 pub type Topics = BTreeMap<Arc<str>, TopicView>;
+
+/// The topics of a view, without those that it has no partitions of.
+pub fn topics_of(view: &ClusterView) -> Topics {
+    view.topics()
+        .filter(|topic| !topic.partitions.is_empty())
+        .map(|topic| {
+            let view = TopicView { id: topic.id, partitions: topic.partitions.len() as i32 };
+            (topic.name.clone(), view)
+        })
+        .collect()
+}
 
 /// One selected topic.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,268 @@
+//! Topologies from one file between embedded clusters: no loop, no foreign copy, each record once at each site, while topics
+//! come and go.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kmirror::broker::log::Isolation;
+use kmirror::broker::{self, EmbeddedCluster};
+use kmirror::config;
+use kmirror::mirror::Replicator;
+use kmirror::mirror::status::FlowState;
+use kmirror::record::{BatchBuilder, BatchOptions, Codec, RecordData};
+use kmirror::seam::{Seam, Simulation};
+use tokio::time::{Instant, sleep};
+
+/// Nothing here takes nearly so long, in the time of the simulation.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long nothing more may come once all is there: many rounds of each flow.
+const QUIET: Duration = Duration::from_secs(30);
+
+type Contents = BTreeMap<String, Vec<String>>;
+
+struct World {
+    seam: Seam,
+    sites: BTreeMap<String, EmbeddedCluster>,
+}
+
+impl World {
+    async fn new(names: &[&str]) -> World {
+        let seam = Seam::Simulated(Simulation::new(7));
+        let mut sites = BTreeMap::new();
+        for (index, name) in names.iter().enumerate() {
+            let settings = broker::Settings {
+                cluster_id: format!("cluster-{name}"),
+                seed: index as u64 + 1,
+                address: format!("10.0.0.{}", index + 1).parse().unwrap(),
+                ..broker::Settings::default()
+            };
+            let cluster = EmbeddedCluster::start(seam.clone(), settings).await.unwrap();
+            sites.insert((*name).to_owned(), cluster);
+        }
+        World { seam, sites }
+    }
+
+    fn site(&self, name: &str) -> &EmbeddedCluster {
+        &self.sites[name]
+    }
+
+    /// A topic of a site's own, with records that name the site.
+    fn produce(&self, site: &str, topic: &str, from: usize, to: usize) {
+        let cluster = self.site(site);
+        if !cluster.topics().iter().any(|(name, _)| name == topic) {
+            cluster.create_topic(topic, 1, 1, &[]).unwrap();
+        }
+        let mut builder = BatchBuilder::new(BatchOptions::new(Codec::None));
+        for number in from..to {
+            let value = Some(Bytes::from(format!("{site}-{topic}-{number}")));
+            builder.push(&RecordData { timestamp: 1, value, ..RecordData::default() }).unwrap();
+        }
+        cluster.append(topic, 0, &builder.build().unwrap()).unwrap();
+    }
+
+    fn start(&self, flows: &[&str], more: &str) -> Replicator {
+        let names: Vec<&str> = self.sites.keys().map(String::as_str).collect();
+        let mut file =
+            format!("clusters = {}\nrefresh.topics.interval.seconds = 1\n{more}\n", names.join(", "));
+        for (name, cluster) in &self.sites {
+            file += &format!("{name}.bootstrap.servers = {}\n", cluster.bootstrap());
+        }
+        for flow in flows {
+            file += &format!("{flow}.enabled = true\n");
+        }
+        let report = config::load("test.properties", file.as_bytes(), &config::Options::default());
+        let settings = report.settings.unwrap_or_else(|| panic!("{:#?}", report.problems));
+        Replicator::start(self.seam.clone(), settings.process)
+    }
+
+    /// What a site holds, but for the topics of Kafka, MirrorMaker and kmirror.
+    fn contents(&self, site: &str) -> Contents {
+        let cluster = self.site(site);
+        let is_own = |name: &str| {
+            name.starts_with("__") || name.ends_with(".internal") || name.ends_with("heartbeats")
+        };
+        let topics = cluster.topics().into_iter().filter(|(name, _)| !is_own(name));
+        topics
+            .map(|(name, _)| {
+                let records = cluster.read_all(&name, 0, Isolation::ReadUncommitted).unwrap();
+                let text = |value: Option<Bytes>| String::from_utf8(value.unwrap().to_vec()).unwrap();
+                (name, records.into_iter().map(|logged| text(logged.record.value)).collect())
+            })
+            .collect()
+    }
+
+    /// Waits until each site holds what it should, and sees to it that nothing more comes.
+    async fn settle(&self, wanted: &BTreeMap<String, Contents>) {
+        let started = Instant::now();
+        let found =
+            || self.sites.keys().map(|site| (site.clone(), self.contents(site))).collect::<BTreeMap<_, _>>();
+        while found() != *wanted {
+            assert!(started.elapsed() < PATIENCE, "{:#?} instead of {wanted:#?}", found());
+            sleep(Duration::from_millis(100)).await;
+        }
+        sleep(QUIET).await;
+        assert_eq!(found(), *wanted, "nothing more may come");
+    }
+}
+
+/// Topics by site: what it holds, and whose topic that is.
+type Holdings<'a> = &'a [(&'a str, &'a [(&'a str, &'a str)])];
+
+/// Each site has `orders`; `holdings` says under which names it holds those of others. Later `late` comes at the first site,
+/// and is held wherever its `orders` are, under the like name.
+async fn check(flows: &[&str], more: &str, holdings: Holdings<'_>) {
+    let names: Vec<&str> = holdings.iter().map(|(site, _)| *site).collect();
+    let world = World::new(&names).await;
+    names.iter().for_each(|site| world.produce(site, "orders", 0, 5));
+    let wanted = |orders: usize, late: usize| -> BTreeMap<String, Contents> {
+        let records = |site: &str, topic: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{site}-{topic}-{number}")).collect()
+        };
+        holdings
+            .iter()
+            .map(|(site, held)| {
+                let mut contents = Contents::new();
+                for (name, origin) in held.iter().copied().chain([("orders", *site)]) {
+                    contents.insert(name.to_owned(), records(origin, "orders", orders));
+                    if late > 0 && origin == names[0] {
+                        contents.insert(name.replace("orders", "late"), records(origin, "late", late));
+                    }
+                }
+                ((*site).to_owned(), contents)
+            })
+            .collect()
+    };
+    let replicator = world.start(flows, more);
+    world.settle(&wanted(5, 0)).await;
+    names.iter().for_each(|site| world.produce(site, "orders", 5, 8));
+    world.produce(names[0], "late", 0, 3);
+    world.settle(&wanted(8, 3)).await;
+    // What is gone at its source stays where it was copied, and is not copied back.
+    world.site(names[0]).delete_topic("late").unwrap();
+    let mut gone = wanted(8, 3);
+    gone.get_mut(names[0]).unwrap().remove("late");
+    world.settle(&gone).await;
+    replicator.stop().await;
+    for cluster in world.sites.values() {
+        assert!(cluster.violations().is_empty(), "{:?}", cluster.violations());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_way() {
+    check(&["A->B"], "", &[("A", &[]), ("B", &[("A.orders", "A")])]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_ways() {
+    check(&["A->B", "B->A"], "", &[("A", &[("B.orders", "B")]), ("B", &[("A.orders", "A")])]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_ways_under_a_format_and_another_separator() {
+    check(
+        &["A->B", "B->A"],
+        "kmirror.replication.policy.format = {source}_prod_v2.{topic}\nreplication.policy.separator = _",
+        &[("A", &[("B_prod_v2.orders", "B")]), ("B", &[("A_prod_v2.orders", "A")])],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn active_active_of_three() {
+    let flows = ["A->B", "A->C", "B->A", "B->C", "C->A", "C->B"];
+    check(
+        &flows,
+        "topics = orders, late",
+        &[
+            ("A", &[("B.orders", "B"), ("C.orders", "C")]),
+            ("B", &[("A.orders", "A"), ("C.orders", "C")]),
+            ("C", &[("A.orders", "A"), ("B.orders", "B")]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn fan_in_and_fan_out() {
+    check(&["A->C", "B->C"], "", &[("A", &[]), ("B", &[]), ("C", &[("A.orders", "A"), ("B.orders", "B")])])
+        .await;
+    check(
+        &["A->B", "A->C"],
+        "kmirror.compat = 3.9",
+        &[("A", &[]), ("B", &[("A.orders", "A")]), ("C", &[("A.orders", "A")])],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain() {
+    check(
+        &["A->B", "B->C"],
+        "kmirror.compat = 4.4",
+        &[("A", &[]), ("B", &[("A.orders", "A")]), ("C", &[("B.orders", "B"), ("B.A.orders", "A")])],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ring() {
+    check(
+        &["A->B", "B->C", "C->A"],
+        "",
+        &[
+            ("A", &[("C.orders", "C"), ("C.B.orders", "B")]),
+            ("B", &[("A.orders", "A"), ("A.C.orders", "C")]),
+            ("C", &[("B.orders", "B"), ("B.A.orders", "A")]),
+        ],
+    )
+    .await;
+}
+
+/// A chain of `RegexRouter`s takes the alias away, so that the topic keeps its name, one way.
+#[tokio::test(start_paused = true)]
+async fn renamed_by_a_regex_router() {
+    let world = World::new(&["A", "B"]).await;
+    world.produce("A", "orders", 0, 5);
+    let router = "A->B.transforms = strip\n\
+        A->B.transforms.strip.type = org.apache.kafka.connect.transforms.RegexRouter\n\
+        A->B.transforms.strip.regex = A\\\\.(orders)\nA->B.transforms.strip.replacement = $1-copy\n";
+    let replicator = world.start(&["A->B"], router);
+    let orders: Vec<String> = (0..5).map(|number| format!("A-orders-{number}")).collect();
+    let contents = |name: &str| Contents::from([(name.to_owned(), orders.clone())]);
+    world
+        .settle(&BTreeMap::from([
+            ("A".to_owned(), contents("orders")),
+            ("B".to_owned(), contents("orders-copy")),
+        ]))
+        .await;
+    replicator.stop().await;
+}
+
+/// Two aliases of one cluster would copy without end; the cluster's id tells.
+#[tokio::test(start_paused = true)]
+async fn two_names_of_one_cluster_are_refused() {
+    let world = World::new(&["A"]).await;
+    world.produce("A", "orders", 0, 5);
+    let servers = world.site("A").bootstrap();
+    let file = format!(
+        "clusters = A, B\nA.bootstrap.servers = {servers}\nB.bootstrap.servers = {servers}\nA->B.enabled = true\n"
+    );
+    let report = config::load("test.properties", file.as_bytes(), &config::Options::default());
+    let replicator = Replicator::start(world.seam.clone(), report.settings.unwrap().process);
+    let started = Instant::now();
+    let reason = loop {
+        let status = replicator.status().await;
+        if let FlowState::Failed(reason) = &status.flows[0].state {
+            break reason.clone();
+        }
+        assert!(started.elapsed() < PATIENCE, "{status:#?}");
+        sleep(Duration::from_millis(100)).await;
+    };
+    assert!(reason.contains("A and B are two names of one cluster (cluster-A)"), "{reason}");
+    replicator.stop().await;
+    assert_eq!(world.contents("A").len(), 1);
+}

@@ -1,0 +1,241 @@
+//! `kmirror plan`: what each flow of a file would do to its target now. Nothing is changed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::arguments::Plan;
+use super::render::{self, Style};
+use super::run::runtime;
+use crate::client::{Cluster, ConfigChange, TopicAcl};
+use crate::config::{self, Options, Outside, Settings, Severity};
+use crate::mirror::dry_run::{FlowPlan, TopicChange, TopicPlan, plan_flow};
+use crate::seam::Seam;
+
+/// The exit codes, for `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    nothing would be changed
+  1    the file is at fault, or a cluster does not answer
+  2    something would be changed";
+
+type Planned = Vec<(String, Result<FlowPlan, String>)>;
+
+pub(crate) fn main(arguments: &Plan) -> ExitCode {
+    let options =
+        Options { clusters: &arguments.clusters, takeover_timeout: Duration::ZERO, outside: Outside::real() };
+    let report = config::load_file(&arguments.file, &options);
+    let Some(settings) = report.settings.clone() else {
+        let stderr = io::stderr();
+        let text = render::problems(&report, Style::of(&stderr), Severity::Warning);
+        // Without a reader the exit code still tells.
+        let _ = stderr.lock().write_all(text.as_bytes());
+        return ExitCode::from(1);
+    };
+    let planned = match runtime() {
+        Ok(runtime) => runtime.block_on(plan(settings)),
+        Err(error) => {
+            tracing::error!("the runtime cannot start: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let text = if arguments.json { document(&planned) } else { text(&planned) };
+    // A reader that went away, as `head` does, is no failure.
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    exit_code(&planned)
+}
+
+fn exit_code(planned: &Planned) -> ExitCode {
+    let failed = planned.iter().any(|(_, plan)| plan.is_err());
+    let changes = planned.iter().any(|(_, plan)| plan.as_ref().is_ok_and(FlowPlan::has_changes));
+    ExitCode::from(match (failed, changes) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 0,
+    })
+}
+
+async fn plan(settings: Settings) -> Planned {
+    let seam = Seam::real();
+    let clusters: BTreeMap<Arc<str>, Cluster> = settings
+        .process
+        .clusters
+        .into_iter()
+        .map(|(alias, settings)| (alias, Cluster::new(seam.clone(), settings)))
+        .collect();
+    let mut planned = Vec::new();
+    for flow in settings.process.flows {
+        let name = format!("{}->{}", flow.source, flow.target);
+        let plan = match (clusters.get(&flow.source), clusters.get(&flow.target)) {
+            (Some(source), Some(target)) => plan_flow(&Arc::new(flow), source, target).await,
+            _ => Err("a cluster has no settings".to_owned()),
+        };
+        planned.push((name, plan));
+    }
+    planned
+}
+
+fn text(planned: &Planned) -> String {
+    let mut text = String::new();
+    for (name, plan) in planned {
+        let _ = writeln!(text, "{name}");
+        match plan {
+            Ok(plan) => flow(&mut text, plan),
+            Err(error) => {
+                let _ = writeln!(text, "  error: {error}");
+            }
+        }
+    }
+    text
+}
+
+fn flow(text: &mut String, plan: &FlowPlan) {
+    let mut line = |sign: char, words: &str| {
+        let _ = writeln!(text, "  {sign} {words}");
+    };
+    for topic in plan.internal_topics.iter().filter(|topic| !topic.is_there) {
+        line('+', &format!("internal topic {}", topic.name));
+    }
+    for topic in plan.topics.iter().filter(|topic| topic.is_changed()) {
+        let (sign, words) = topic_line(topic);
+        line(sign, &words);
+        for change in &topic.configs {
+            line('~', &format!("  {change}"));
+        }
+    }
+    for acl in &plan.acls {
+        line('+', &format!("acl {}", acl_words(acl)));
+    }
+    for (topic, reason) in &plan.refused {
+        line('!', &format!("topic {topic} cannot be replicated: {reason}"));
+    }
+    for (topic, rule) in &plan.left_out {
+        line('-', &format!("topic {topic} is left out: {rule}"));
+    }
+    for note in &plan.notes {
+        line('?', note);
+    }
+    let changed = plan.topics.iter().filter(|topic| topic.is_changed()).count();
+    let summary = format!(
+        "{} topics, {changed} with changes, {} left out, {} refused, {} ACLs to create",
+        plan.topics.len(),
+        plan.left_out.len(),
+        plan.refused.len(),
+        plan.acls.len()
+    );
+    line('=', &summary);
+}
+
+fn topic_line(topic: &TopicPlan) -> (char, String) {
+    let (source, remote, partitions) = (&topic.source, &topic.remote, topic.partitions);
+    match &topic.change {
+        TopicChange::Create { replication_factor, configs } => {
+            let mut words =
+                format!("topic {source} as {remote}: {partitions} partitions, {replication_factor} replicas");
+            for (name, value) in configs {
+                let _ = write!(words, ", {name}={value}");
+            }
+            ('+', words)
+        }
+        TopicChange::Grow { from } => {
+            ('~', format!("topic {source} as {remote}: {from} to {partitions} partitions"))
+        }
+        TopicChange::Keep => ('~', format!("topic {source} as {remote}")),
+    }
+}
+
+fn acl_words(acl: &TopicAcl) -> String {
+    format!(
+        "{}: {} {} {} from {}",
+        acl.topic,
+        acl.principal,
+        acl.permission.name(),
+        acl.operation.name(),
+        acl.host
+    )
+}
+
+fn document(planned: &Planned) -> String {
+    let flows: Vec<Value> = planned
+        .iter()
+        .map(|(name, plan)| match plan {
+            Ok(plan) => flow_document(name, plan),
+            Err(error) => json!({ "flow": name, "error": error }),
+        })
+        .collect();
+    let changes = planned.iter().any(|(_, plan)| plan.as_ref().is_ok_and(FlowPlan::has_changes));
+    format!("{:#}\n", json!({ "changes": changes, "flows": flows }))
+}
+
+fn flow_document(name: &str, plan: &FlowPlan) -> Value {
+    let reasons = |reasons: &BTreeMap<Arc<str>, String>| -> Map<String, Value> {
+        reasons.iter().map(|(topic, reason)| (topic.to_string(), json!(reason))).collect()
+    };
+    let topics: Vec<Value> = plan.topics.iter().map(topic_document).collect();
+    let acls: Vec<Value> = plan
+        .acls
+        .iter()
+        .map(|acl| {
+            json!({
+                "topic": &*acl.topic,
+                "principal": acl.principal,
+                "permission": acl.permission.name(),
+                "operation": acl.operation.name(),
+                "host": acl.host,
+            })
+        })
+        .collect();
+    let internal: Vec<Value> = plan
+        .internal_topics
+        .iter()
+        .map(|topic| json!({ "topic": topic.name, "action": if topic.is_there { "keep" } else { "create" } }))
+        .collect();
+    json!({
+        "flow": name,
+        "topics": topics,
+        "left_out": reasons(&plan.left_out),
+        "refused": reasons(&plan.refused),
+        "acls": acls,
+        "internal_topics": internal,
+        "notes": plan.notes,
+    })
+}
+
+fn topic_document(topic: &TopicPlan) -> Value {
+    let mut document = json!({
+        "source": &*topic.source,
+        "remote": &*topic.remote,
+        "partitions": topic.partitions,
+        "action": match topic.change {
+            TopicChange::Create { .. } => "create",
+            TopicChange::Grow { .. } => "grow",
+            TopicChange::Keep => "keep",
+        },
+    });
+    match &topic.change {
+        TopicChange::Create { replication_factor, configs } => {
+            document["replication_factor"] = json!(replication_factor);
+            document["configs"] = json!(configs);
+        }
+        TopicChange::Grow { from } => document["partitions_there"] = json!(from),
+        TopicChange::Keep => {}
+    }
+    let changes: Map<String, Value> = topic
+        .configs
+        .iter()
+        .map(|change| match change {
+            ConfigChange::Set(name, value) => (name.clone(), json!(value)),
+            ConfigChange::Delete(name) => (name.clone(), Value::Null),
+        })
+        .collect();
+    if !changes.is_empty() {
+        document["config_changes"] = Value::Object(changes);
+    }
+    document
+}

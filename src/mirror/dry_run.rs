@@ -1,0 +1,230 @@
+//! What a flow would do to its target now: the same comparisons as a running flow makes, and nothing is applied.
+//!
+//! Both clusters are only asked. What cannot be asked (ACLs without the right to describe them) is a note and no failure,
+//! as it is none for a running flow.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::topics::configs::{remote_configs, replication_factor};
+use super::topics::diff::{Action, Selector, Topics, topics_of};
+use super::topics::sync;
+use super::{FlowSettings, PolicyKind, Selection, kmirror_topic};
+use crate::client::{Cluster, ConfigChange, TopicAcl, Topics as Asked};
+
+/// Everything that a flow would do, and what it would leave alone.
+#[derive(Debug, Default)]
+pub struct FlowPlan {
+    /// Alias of the source.
+    pub source: Arc<str>,
+    /// Alias of the target.
+    pub target: Arc<str>,
+    /// The topics that are replicated, in the order of their names.
+    pub topics: Vec<TopicPlan>,
+    /// Topics that are left out, with the rule that says so.
+    pub left_out: BTreeMap<Arc<str>, String>,
+    /// Topics that are selected but cannot be replicated, with the reason.
+    pub refused: BTreeMap<Arc<str>, String>,
+    /// ACLs to be created.
+    pub acls: Vec<TopicAcl>,
+    /// Topics of MirrorMaker's and our own on the target.
+    pub internal_topics: Vec<InternalTopic>,
+    /// What could not be looked at.
+    pub notes: Vec<String>,
+}
+
+/// A topic that is replicated.
+#[derive(Debug)]
+pub struct TopicPlan {
+    /// At the source.
+    pub source: Arc<str>,
+    /// On the target.
+    pub remote: Arc<str>,
+    /// Partitions at the source.
+    pub partitions: i32,
+    /// What happens to it.
+    pub change: TopicChange,
+    /// How its settings change, when it is there.
+    pub configs: Vec<ConfigChange>,
+}
+
+/// What happens to a topic on the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopicChange {
+    /// It is created.
+    Create {
+        /// With so many replicas.
+        replication_factor: i16,
+        /// And these settings.
+        configs: BTreeMap<String, String>,
+    },
+    /// It gets more partitions.
+    Grow {
+        /// What it has.
+        from: i32,
+    },
+    /// It stays.
+    Keep,
+}
+
+/// A topic that the flow keeps on the target for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InternalTopic {
+    /// Its name.
+    pub name: String,
+    /// Whether it is there.
+    pub is_there: bool,
+}
+
+impl FlowPlan {
+    /// Whether the flow would change anything on the target.
+    pub fn has_changes(&self) -> bool {
+        self.topics.iter().any(TopicPlan::is_changed)
+            || !self.acls.is_empty()
+            || self.internal_topics.iter().any(|topic| !topic.is_there)
+    }
+}
+
+impl TopicPlan {
+    /// Whether anything about it changes.
+    pub fn is_changed(&self) -> bool {
+        self.change != TopicChange::Keep || !self.configs.is_empty()
+    }
+}
+
+/// Compares both clusters of a flow.
+///
+/// # Errors
+/// In words, when a cluster does not answer.
+pub async fn plan_flow(
+    settings: &Arc<FlowSettings>,
+    source: &Cluster,
+    target: &Cluster,
+) -> Result<FlowPlan, String> {
+    let (there, here) = tokio::join!(source.refresh(Asked::All), target.refresh(Asked::All));
+    let (there, here) = (there.map_err(|error| error.chain())?, here.map_err(|error| error.chain())?);
+    if let Some(reason) = same_cluster(settings, there.cluster_id.as_deref(), here.cluster_id.as_deref()) {
+        return Err(reason);
+    }
+    let (topics, remotes) = (topics_of(&there), topics_of(&here));
+    let mut selector = Selector::new(settings.clone());
+    let diff = selector.diff(&topics, &remotes);
+    let left_out = topics.keys().filter_map(|topic| {
+        let rule = rule(selector.select(topic), settings)?;
+        Some((topic.clone(), rule))
+    });
+    let mut plan = FlowPlan {
+        source: settings.source.clone(),
+        target: settings.target.clone(),
+        left_out: left_out.collect(),
+        refused: diff.refused.clone(),
+        internal_topics: internal_topics(settings, &remotes),
+        ..FlowPlan::default()
+    };
+    plan_topics(&mut plan, settings, source, target, &diff.topics, here.brokers.len()).await?;
+    if settings.sync_topic_acls_interval.is_some() {
+        match sync::missing(settings, source, target).await {
+            Ok(acls) => plan.acls = acls,
+            Err(error) => plan.notes.push(format!("ACLs cannot be compared: {error}")),
+        }
+    }
+    Ok(plan)
+}
+
+async fn plan_topics(
+    plan: &mut FlowPlan,
+    settings: &FlowSettings,
+    source: &Cluster,
+    target: &Cluster,
+    topics: &[super::topics::diff::TopicDiff],
+    live_brokers: usize,
+) -> Result<(), String> {
+    let created: Vec<Arc<str>> = topics
+        .iter()
+        .filter(|topic| topic.action == Action::Create)
+        .map(|topic| topic.source.clone())
+        .collect();
+    let configs = source.describe_topic_configs(&created).await.map_err(|error| error.chain())?;
+    let followed: BTreeMap<Arc<str>, Arc<str>> = topics
+        .iter()
+        .filter(|topic| topic.action != Action::Create && settings.sync_topic_configs_interval.is_some())
+        .map(|topic| (topic.source.clone(), topic.remote.clone()))
+        .collect();
+    let mut changes = sync::changes(settings, source, target, &followed).await?;
+    for topic in topics {
+        let change = match topic.action {
+            Action::Create => TopicChange::Create {
+                replication_factor: replication_factor(settings.replication_factor, live_brokers),
+                configs: match configs.get(&topic.source) {
+                    Some(Ok(entries)) => remote_configs(settings, entries),
+                    _ => BTreeMap::new(),
+                },
+            },
+            Action::Grow { there } => TopicChange::Grow { from: there.partitions },
+            Action::Keep(_) => TopicChange::Keep,
+        };
+        plan.topics.push(TopicPlan {
+            source: topic.source.clone(),
+            remote: topic.remote.clone(),
+            partitions: topic.view.partitions,
+            change,
+            configs: changes.remove(&topic.remote).unwrap_or_default(),
+        });
+    }
+    Ok(())
+}
+
+fn internal_topics(settings: &FlowSettings, remotes: &Topics) -> Vec<InternalTopic> {
+    [settings.offset_storage_topic.clone(), kmirror_topic(&settings.source)]
+        .into_iter()
+        .map(|name| InternalTopic { is_there: remotes.contains_key(name.as_str()), name })
+        .collect()
+}
+
+/// Why a topic is left out; `None` when it is replicated, or refused with a reason of its own.
+fn rule(selection: &Selection, settings: &FlowSettings) -> Option<String> {
+    match selection {
+        Selection::Replicated | Selection::Heartbeats => None,
+        Selection::NameTooLong { .. } | Selection::MatchGivenUp => None,
+        Selection::NotMatched => Some("topics does not name it".to_owned()),
+        Selection::Excluded => Some("topics.exclude names it".to_owned()),
+        Selection::Internal => Some("it is internal".to_owned()),
+        Selection::Cycle { alias } if *alias == *settings.target => {
+            Some(format!("a cycle: it came from {alias}"))
+        }
+        Selection::Cycle { alias } => Some(format!("a cycle: its name carries {alias}")),
+    }
+}
+
+/// Two aliases of one cluster: a flow between them would read again what it writes.
+pub fn same_cluster(settings: &FlowSettings, source: Option<&str>, target: Option<&str>) -> Option<String> {
+    let id = source.filter(|id| !id.is_empty() && Some(*id) == target)?;
+    let what = if settings.policy.kind == PolicyKind::Identity {
+        "it would write each record behind itself"
+    } else {
+        "what it writes there it would read again"
+    };
+    Some(format!(
+        "{} and {} are two names of one cluster ({id}): {what}; look at their bootstrap.servers",
+        settings.source, settings.target
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_cluster_under_two_names_is_refused() {
+        let settings = FlowSettings::new("A", "B");
+        for (source, target, refused) in [
+            (Some("x"), Some("x"), true),
+            (Some("x"), Some("y"), false),
+            (Some(""), Some(""), false),
+            (None, None, false),
+            (Some("x"), None, false),
+        ] {
+            assert_eq!(same_cluster(&settings, source, target).is_some(), refused, "{source:?} {target:?}");
+        }
+    }
+}
