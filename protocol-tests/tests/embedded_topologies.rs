@@ -81,9 +81,8 @@ impl World {
     /// What a site holds, but for the topics of Kafka, MirrorMaker and kmirror.
     fn contents(&self, site: &str) -> Contents {
         let cluster = self.site(site);
-        let is_own = |name: &str| {
-            name.starts_with("__") || name.ends_with(".internal") || name.ends_with("heartbeats")
-        };
+        let is_own =
+            |name: &str| name.starts_with("__") || name.ends_with("internal") || name.ends_with("heartbeats");
         let topics = cluster.topics().into_iter().filter(|(name, _)| !is_own(name));
         topics
             .map(|(name, _)| {
