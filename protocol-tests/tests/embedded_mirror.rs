@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kmirror::broker::{self, EmbeddedCluster, log};
 use kmirror::config;
 use kmirror::mirror::Replicator;
-use kmirror::mirror::status::{FlowState, ReplicatorStatus};
+use kmirror::mirror::status::{EventKind, FlowState, ReplicatorStatus};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
 use kmirror::seam::{Link, Seam, Simulation};
 
@@ -158,6 +158,59 @@ async fn what_a_hanging_broker_led_goes_on_with_its_successor() {
         for partition in 0..3 {
             assert_eq!(records(&a, "t", partition), records(&b, "A.t", partition));
         }
+        assert!(b.violations().is_empty(), "{:?}", b.violations());
+    }
+}
+
+/// Case 18, and its like on the target: while the flow runs.
+#[tokio::test(start_paused = true)]
+async fn topics_that_are_created_anew_stop_or_go_on_with_a_gap() {
+    for append_anew in [false, true] {
+        let seam = Seam::Simulated(Simulation::new(8));
+        let (a, b) = (cluster(&seam, 1, "10.0.0.1").await, cluster(&seam, 2, "10.0.0.2").await);
+        for topic in ["source-anew", "target-anew"] {
+            a.create_topic(topic, 1, 1, &[]).unwrap();
+            append(&a, topic, 0, 0, 10, Codec::None);
+        }
+        let more = if append_anew { "kmirror.on.source.reset = append" } else { "" };
+        let replicator = replicator(&seam, &file(&a, &b, more));
+        let reach = async |topic: &str, position: i64| {
+            until(&replicator, topic, |status| {
+                let partition = status.flows[0].partitions.get(&(topic.into(), 0));
+                partition.is_some_and(|partition| partition.position == Some(position))
+            })
+            .await;
+        };
+        reach("source-anew", 10).await;
+        reach("target-anew", 10).await;
+        a.recreate_topic("source-anew").unwrap();
+        append(&a, "source-anew", 0, 100, 3, Codec::None);
+        b.recreate_topic("A.target-anew").unwrap();
+        append(&a, "target-anew", 0, 10, 5, Codec::None);
+        reach("target-anew", 15).await;
+        let wanted = if append_anew { None } else { Some("source_reset") };
+        until(&replicator, "the reset", |status| {
+            let partition = &status.flows[0].partitions[&("source-anew".into(), 0)];
+            let stopped = partition.stopped.as_ref().map(|stopped| stopped.reason);
+            stopped == wanted && (wanted.is_some() || partition.position == Some(3))
+        })
+        .await;
+        let events = replicator.status().await.flows[0].events.clone();
+        let mut gaps: Vec<String> = events
+            .iter()
+            .map(|event| match &event.kind {
+                EventKind::Gap { from, to, .. } => format!("{} {from}..{to}", event.topic),
+                other => format!("{other:?}"),
+            })
+            .collect();
+        gaps.sort();
+        let wanted: &[&str] =
+            if append_anew { &["source-anew 10..0", "target-anew 0..10"] } else { &["target-anew 0..10"] };
+        assert_eq!(gaps, wanted);
+        replicator.stop().await;
+        assert_eq!(records(&b, "A.target-anew", 0), records(&a, "target-anew", 0)[10..]);
+        let copied = records(&b, "A.source-anew", 0);
+        assert_eq!(copied.len(), if append_anew { 13 } else { 10 });
         assert!(b.violations().is_empty(), "{:?}", b.violations());
     }
 }

@@ -201,6 +201,11 @@ impl Append {
         self.phase == Phase::Open && self.unacked.len() < if confirmed { UNACKED_BATCHES_MAX } else { 1 }
     }
 
+    /// The topic was created anew: its log knows nothing of our producer.
+    pub fn forget(&mut self) {
+        self.confirmed = None;
+    }
+
     /// Whether batches wait to be sent again.
     pub fn takes_resend(&self) -> bool {
         self.phase == Phase::Resending && (self.confirmed.is_some() || self.in_flight() == 0)

@@ -3,7 +3,7 @@
 //! It carries what the lanes, the control task and the clusters' views say to the engine, and what the engine wants to
 //! the lanes. Positions are stored on a timer from what is acknowledged at that moment, one save at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,7 +113,8 @@ struct Owner {
     saved: BTreeMap<TopicPartition, i64>,
     /// Offsets that may stand in the store for a partition: the last one that is known to, and one that is under way.
     stored_offsets: BTreeMap<TopicPartition, Vec<i64>>,
-    resumed: bool,
+    /// Partitions that were copied when the right to write was lost, and have no start since.
+    unsure: BTreeSet<TopicPartition>,
     saving: Option<JoinHandle<Saved>>,
     last_error: Option<String>,
     lanes: Lanes,
@@ -161,7 +162,7 @@ impl Lanes {
 
 /// Whose position a start was decided from.
 enum Standing {
-    /// The right to write has never been lost.
+    /// The right to write has not been lost since the last start.
     First,
     /// It was lost, but what is stored is what this process has stored: the engine knows more.
     Ours,
@@ -216,7 +217,7 @@ impl Owner {
             discovered: false,
             saved: BTreeMap::new(),
             stored_offsets: BTreeMap::new(),
-            resumed: false,
+            unsure: BTreeSet::new(),
             saving: None,
             last_error: None,
             lanes: Lanes::new(),
@@ -351,7 +352,8 @@ impl Owner {
     fn on_revoked(&mut self, reason: String) {
         tracing::warn!(source = %self.settings.source, target = %self.settings.target, "no longer writes this flow: {reason}");
         self.last_error = Some(reason);
-        self.resumed = true;
+        let copied = self.keys.iter().filter(|(_, key)| self.engine.position(**key).is_some());
+        self.unsure.extend(copied.map(|((topic, index), _)| TopicPartition::new(topic.clone(), *index)));
         self.engine.suspend(self.started.elapsed());
         self.engine.take_commands();
         self.lanes = Lanes::new();
@@ -378,8 +380,12 @@ impl Owner {
                     }
                     let downstream = Some(at.downstream).filter(|&offset| offset >= 0);
                     let located = self.engine.position(key).is_some();
-                    match self.standing_of(&TopicPartition::new(topic.clone(), partition), at.offset) {
+                    let at_source = TopicPartition::new(topic.clone(), partition);
+                    // What is stored now is what this start was decided from.
+                    self.saved.remove(&at_source);
+                    match self.standing_of(&at_source, at.offset) {
                         Standing::Ours if located => {}
+                        Standing::First if self.engine.runs(key) => {}
                         Standing::Others if located => {
                             self.engine.start_after_other(key, at.offset, downstream, now);
                         }
@@ -399,11 +405,12 @@ impl Owner {
     /// Who has written what a start was decided from.
     fn standing_of(&mut self, partition: &TopicPartition, offset: i64) -> Standing {
         let stored = self.stored_offsets.entry(partition.clone()).or_default();
-        if self.resumed && stored.contains(&offset) {
+        let is_unsure = self.unsure.remove(partition);
+        if is_unsure && stored.contains(&offset) {
             return Standing::Ours;
         }
         *stored = vec![offset];
-        if self.resumed { Standing::Others } else { Standing::First }
+        if is_unsure { Standing::Others } else { Standing::First }
     }
 
     fn key_of(&mut self, ready: &TopicReady, partition: i32) -> PartitionKey {

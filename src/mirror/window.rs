@@ -49,6 +49,11 @@ impl Window {
         self.position
     }
 
+    /// The target's log is another one: no offset of the old one holds.
+    pub fn forget_downstream(&mut self) {
+        self.downstream = None;
+    }
+
     /// The downstream offset that follows the last acknowledged record.
     pub fn downstream(&self) -> Option<i64> {
         self.downstream

@@ -140,7 +140,14 @@ impl Reign {
                 command = mailbox.next() => match command {
                     ControlCommand::Stop => return End::Stopped,
                     ControlCommand::Discover => (refresh_at, self.limits_at) = (Some(Instant::now()), Instant::now()),
-                    ControlCommand::Restart { partition, position } => self.restart(partition, position),
+                    ControlCommand::Restart { partition, position } => {
+                        self.restart(partition, position);
+                        for (partition, position) in mailbox.restarts() {
+                            self.restart(partition, position);
+                        }
+                        // Its topic may have been created anew: a log is not judged by the id of another one.
+                        refresh_at = Some(Instant::now());
+                    }
                 },
                 changed = source_views.changed() => match changed {
                     Ok(()) => self.failures = 0,

@@ -89,6 +89,11 @@ impl Mailbox {
         self.commands.recv().await.unwrap_or(ControlCommand::Stop)
     }
 
+    /// All restarts that wait.
+    pub(super) fn restarts(&mut self) -> BTreeMap<TopicPartition, Option<Position>> {
+        std::mem::take(&mut self.restarts)
+    }
+
     /// Ends when the owner says stop or is gone; what else it says waits for [`Mailbox::next`].
     pub(super) async fn stop(&mut self) {
         while let Some(command) = self.commands.recv().await {

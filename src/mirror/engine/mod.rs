@@ -7,7 +7,8 @@
 //! - `intake`: fetched batches are planned and queued;
 //! - `outlet`: queues are cut into requests, answers are applied;
 //! - `remedy`: what follows a failure;
-//! - `regulate`: back-pressure.
+//! - `regulate`: back-pressure;
+//! - `starts`: where partitions start, and topics that are created anew.
 
 mod backlog;
 mod buffers;
@@ -17,6 +18,7 @@ mod outlet;
 mod regulate;
 mod remedy;
 mod report;
+mod starts;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::append::{Append, Cargo, Numbering, Part};
+use super::append::{Append, Cargo, Part};
 use super::budget::Budget;
 use super::offset_map::OffsetMap;
 use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
@@ -220,6 +222,8 @@ pub struct Engine {
 struct Source {
     topic: Arc<str>,
     topic_id: Uuid,
+    /// The topic's id now; another one when it was created anew and the new log has no start yet.
+    topic_id_now: Uuid,
     partition: i32,
     target: TargetKey,
     leader: Option<(i32, i32)>,
@@ -423,6 +427,7 @@ impl Engine {
         self.sources.push(Source {
             topic: new.topic.clone(),
             topic_id: new.topic_id,
+            topic_id_now: new.topic_id,
             partition: new.partition,
             target,
             leader: None,
@@ -443,45 +448,6 @@ impl Engine {
             retry_at: None,
         });
         key
-    }
-
-    /// Starts (or starts anew) a partition at an upstream offset.
-    pub fn start(&mut self, key: PartitionKey, offset: i64, downstream: Option<i64>, now: Duration) {
-        self.leave_session(key);
-        self.drop_queued(key);
-        let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
-        let freed = source.window.bytes();
-        source.window = Window::new(offset, downstream);
-        source.window_generation += 1;
-        source.last_fetched_epoch = -1;
-        source.filter = None;
-        source.state = SourceState::Waiting;
-        self.release(key, freed);
-        self.fetch(key);
-        self.regulate(now);
-    }
-
-    /// As [`Engine::start`], after somebody else has written the flow: what we sent and never heard of is theirs to have
-    /// copied. The next epoch keeps what may still be under way out of the log.
-    pub fn start_after_other(
-        &mut self,
-        key: PartitionKey,
-        offset: i64,
-        downstream: Option<i64>,
-        now: Duration,
-    ) {
-        if let Some(target) = self.target_of(key)
-            && let Some(append) = self.targets[target.0 as usize].append.as_mut()
-        {
-            append.requeue(Numbering::NextEpoch);
-            self.update_stuck(target);
-        }
-        self.start(key, offset, downstream, now);
-    }
-
-    /// Notes a gap: these source offsets cannot be copied any more.
-    pub fn record_gap(&mut self, key: PartitionKey, from: i64, to: i64, reason: String) {
-        self.push_event(key, EventKind::Gap { from, to, reason });
     }
 
     /// The fetch lane of a source broker was opened anew (its address has changed): its session is empty.
@@ -505,13 +471,6 @@ impl Engine {
         self.on_produce(broker, ProduceEvent::Disconnected { lost, reason }, now);
     }
 
-    /// Shows a gap that was recorded by an earlier process.
-    pub fn recall(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MAX && !self.events.contains(&event) {
-            self.events.push_back(event);
-        }
-    }
-
     /// The target's limits for a topic changed.
     pub fn set_limits(&mut self, remote_topic: &str, limits: TargetLimits) {
         let Some(topic) = self.topics.iter().position(|topic| &*topic.name == remote_topic) else { return };
@@ -519,20 +478,6 @@ impl Engine {
             .iter_mut()
             .filter(|target| target.topic == topic)
             .for_each(|target| target.limits = limits);
-    }
-
-    /// The id of a source topic is another one now; takes effect with the next [`Engine::start`].
-    pub fn set_source_topic_id(&mut self, topic: &str, topic_id: Uuid) {
-        for source in self.sources.iter_mut().filter(|source| &*source.topic == topic) {
-            source.topic_id = topic_id;
-        }
-    }
-
-    /// The id of a target topic is another one now: what waits goes to the new topic.
-    pub fn set_target_topic_id(&mut self, remote_topic: &str, topic_id: Uuid) {
-        for topic in self.topics.iter_mut().filter(|topic| &*topic.name == remote_topic) {
-            *topic = Arc::new(TargetTopic { index: topic.index, name: topic.name.clone(), topic_id });
-        }
     }
 
     /// Who leads a source partition, with the leader epoch; `None` while nobody does.
