@@ -1,10 +1,16 @@
 //! The `kmirror` binary under test, as a user runs it: a written `.properties` file and a child process.
 
+use crate::kafka::free_ports;
 use crate::process::{Program, ScratchFolder, Signal, Supervised, Usage};
+use crate::wait::{Look, wait_for};
 use crate::{HarnessError, Result, workspace};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
+
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The binary of this build, built on the first call if the test run did not need it.
 pub fn kmirror_binary() -> Result<&'static Path> {
@@ -19,6 +25,7 @@ pub fn kmirror_binary() -> Result<&'static Path> {
 /// A running `kmirror`; killed on drop. Its file and log are kept as long as the value.
 pub struct Kmirror {
     process: Supervised,
+    admin_port: Option<u16>,
     /// Removed after the process has ended.
     _folder: ScratchFolder,
 }
@@ -31,7 +38,48 @@ impl Kmirror {
         std::fs::write(&file, properties).map_err(|error| HarnessError::path("write", &file, error))?;
         let program = Program::new(kmirror_binary()?).args(arguments.iter().copied()).arg(&file);
         let process = Supervised::start("kmirror", program, &folder.path().join("log"))?;
-        Ok(Kmirror { process, _folder: folder })
+        Ok(Kmirror { process, admin_port: None, _folder: folder })
+    }
+
+    /// The same with the admin listener on a free port.
+    pub fn start_with_admin(arguments: &[&str], properties: &str) -> Result<Kmirror> {
+        let port = free_ports(1)?;
+        let properties = format!("{properties}kmirror.admin.listen = 127.0.0.1:{port}\n");
+        let mut started = Kmirror::start(arguments, &properties)?;
+        started.admin_port = Some(port);
+        Ok(started)
+    }
+
+    /// Status and text of what the admin listener answers at a path; waits until it listens.
+    pub fn get(&mut self, path: &str) -> Result<(u16, String)> {
+        let port = self.admin_port.ok_or_else(|| HarnessError::Missing {
+            what: "the admin listener".to_owned(),
+            detail: "start_with_admin starts it".to_owned(),
+        })?;
+        let mut socket = wait_for("the admin listener", LISTEN_TIMEOUT, || {
+            self.expect_running()?;
+            Ok(match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+                Ok(socket) => Look::Done(socket),
+                Err(error) => Look::Pending(error.to_string()),
+            })
+        })?;
+        let mut answer = String::new();
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .and_then(|()| socket.read_to_string(&mut answer))
+            .map_err(|error| HarnessError::io("the admin listener", error))?;
+        let malformed = || HarnessError::Malformed { what: path.to_owned(), detail: answer.clone() };
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(malformed)?;
+        Ok((status, body.to_owned()))
+    }
+
+    /// The document at `/status`.
+    pub fn status(&mut self) -> Result<serde_json::Value> {
+        let (_, body) = self.get("/status")?;
+        serde_json::from_str(&body).map_err(|error| HarnessError::Malformed {
+            what: "/status".to_owned(),
+            detail: format!("{error}: {body}"),
+        })
     }
 
     /// Runs `kmirror run --until-caught-up` to its end; any exit status but 0 is an error with the log.

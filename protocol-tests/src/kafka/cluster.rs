@@ -163,6 +163,12 @@ impl Kafka {
         Ok(self.node(node)?.folder.join("data").join(format!("{topic}-{partition}")))
     }
 
+    /// What a node has logged since it was started last.
+    pub fn server_log(&self, node: i32) -> Result<String> {
+        let path = self.node(node)?.folder.join("server.log");
+        std::fs::read_to_string(&path).map_err(|error| HarnessError::path("read", path, error))
+    }
+
     /// Where everything of this cluster is.
     pub fn folder(&self) -> &Path {
         self.folder.path()

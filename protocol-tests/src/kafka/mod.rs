@@ -26,6 +26,7 @@ appender.c.layout.pattern = [%d] %p %m (%c)%n
 
 pub use admin::{Admin, GroupMember, JoinedMember, Offsets, PartitionInfo};
 pub use client::{Client, ClientKind, Isolation, Load, Producer, ProducerKind, Step};
+pub(crate) use cluster::free_ports;
 pub use cluster::{ClusterSpec, Kafka};
 pub use gate::{RealKafka, RealMode, real_kafka};
 pub use jars::{KafkaJars, KafkaVersion};

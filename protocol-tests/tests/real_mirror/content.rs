@@ -55,24 +55,26 @@ fn compacted(pair: &Pair, topic: &str, codec: Codec) -> Result<()> {
     let tombstones = (0..30).filter(|i| i % 5 == 1).map(|i| TestRecord::tombstone(format!("k{i}")));
     send(tombstones.chain([TestRecord::new("beside tombstones", "x")]).collect())?;
     send(vec![TestRecord::new("overwritten", "3"), TestRecord::new("overwritten too", "4")])?;
-    let mut filler = 0;
+    let mut filler = 0u32;
     wait_for("the cleaner", Duration::from_secs(60), || {
         // Only closed segments are cleaned, and only an append closes one.
         filler += 1;
-        send(vec![TestRecord::new(format!("filler {}", filler % 2), [filler])])?;
-        std::thread::sleep(Duration::from_millis(300));
+        send(vec![TestRecord::new(format!("filler {}", filler % 2), filler.to_string())])?;
         let cleaned = Cleaned::of(&pair.a.stored_batches(1, topic, 0)?);
         let done = cleaned.holes > 0 && cleaned.empty > 0 && cleaned.delete_horizons > 0;
         Ok(if done { Look::Done(()) } else { Look::Pending(format!("{cleaned:?}")) })
     })?;
     let off = [("min.cleanable.dirty.ratio", Some("1.0")), ("segment.ms", Some("86400000"))];
     pair.source().alter_topic_configs(topic, &off)?;
-    // A cleaning that runs still may end a little later.
-    wait_for("a quiet log", Duration::from_secs(20), || {
-        let before = pair.a.stored_batches(1, topic, 0)?;
-        std::thread::sleep(Duration::from_millis(1500));
-        let same = before == pair.a.stored_batches(1, topic, 0)?;
-        Ok(if same { Look::Done(()) } else { Look::Pending("it changes".to_owned()) })
+    wait_for("the end of the cleaning", Duration::from_secs(20), || {
+        let log = pair.a.server_log(1)?;
+        let count = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+        let off = count(&format!("Updating topic {topic} with new configuration")) > 0;
+        // One that runs still may end a little later.
+        let begun = count(&format!("Beginning cleaning of log {topic}-0"));
+        let ended = count(&format!("cleaned log {topic}-0"));
+        let seen = format!("turned off: {off}, {begun} begun, {ended} ended");
+        Ok(if off && begun == ended { Look::Done(()) } else { Look::Pending(seen) })
     })
 }
 

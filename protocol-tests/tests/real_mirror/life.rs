@@ -127,6 +127,7 @@ fn a_killed_process_loses_nothing_and_repeats_a_little() -> Result<()> {
 #[test]
 fn of_two_processes_one_writes_and_the_other_takes_over() -> Result<()> {
     let Some(pair) = pair()? else { return Ok(()) };
+    let b = pair.b.bootstrap();
     pair.source().create_topic("standby", 1, &[])?;
     let flow = pair.flow("Standby").topics("standby");
     produce(pair, "standby", 0, 0..10)?;
@@ -135,8 +136,12 @@ fn of_two_processes_one_writes_and_the_other_takes_over() -> Result<()> {
     let mut second = run(&flow)?;
     produce(pair, "standby", 0, 10..50)?;
     pair.wait_mirrored(&mut first, &flow, "standby", Isolation::ReadUncommitted, TIMEOUT)?;
-    // Positions are stored every second: after them nothing need be repeated.
-    std::thread::sleep(Duration::from_millis(2500));
+    // Once the last position is stored, nothing need be repeated.
+    wait_for("the stored position", TIMEOUT, || {
+        let stored = pair.java().read(&b, "mm2-offsets.Standby.internal", Isolation::ReadCommitted)?;
+        let newest = stored.last().map(|record| record.value_text()).unwrap_or_default();
+        Ok(if newest == r#"{"offset":49}"# { Look::Done(()) } else { Look::Pending(newest) })
+    })?;
     first.signal(Signal::Kill)?;
     first.wait(TIMEOUT)?;
     produce(pair, "standby", 0, 50..90)?;

@@ -6,6 +6,8 @@ mod codecs;
 mod content;
 mod life;
 mod refusals;
+mod resets;
+mod status;
 
 use protocol_tests::Result;
 use protocol_tests::kafka::ClusterSpec;
