@@ -25,8 +25,8 @@ use super::topics::sync::Followed;
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
 use crate::client::produce::{ProduceLane, spawn_produce_lane};
 use crate::client::{
-    Cluster, ClusterView, FetchCommand, FetchEvent, HostPort, LaneId, Node, PartitionKey, ProduceCommand,
-    ProduceEvent, Topics,
+    Cluster, ClusterView, ErrorCode, FetchCommand, FetchEvent, HostPort, LaneId, Node, PartitionKey,
+    ProduceCommand, ProduceEvent, Topics,
 };
 use crate::net::Backoff;
 use crate::record::{self, Piece};
@@ -739,9 +739,9 @@ async fn init_producer(target: &Cluster) -> Result<(i64, i16), String> {
     let request =
         InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000);
     let answer = target.call(Node::Any, &request).await.map_err(|error| error.chain())?.response;
-    match kafka_protocol::ResponseError::try_from_code(answer.error_code) {
-        None => Ok((answer.producer_id.0, answer.producer_epoch)),
-        Some(error) => Err(format!("{error:?}")),
+    match ErrorCode(answer.error_code) {
+        ErrorCode::NONE => Ok((answer.producer_id.0, answer.producer_epoch)),
+        code => Err(code.to_string()),
     }
 }
 

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use kafka_protocol::ResponseError;
+
 use super::super::append::{Acked, Cargo, Covers, Origin, Remedy, Verdict};
 use super::super::offset_map::Segment;
-use super::remedy::UNSUPPORTED_COMPRESSION_TYPE;
 use super::{Command, Engine, Item, ProduceLaneState, Request};
-use crate::client::{ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, TargetKey};
+use crate::client::{
+    ErrorCode, ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, TargetKey,
+};
 
 /// The batches of a request, by (topic index, partition).
 type Batches = BTreeMap<(u32, i32), ProduceBatch>;
@@ -309,32 +312,29 @@ impl Engine {
 /// What Kafka's code means for the batch that it answers. Codes: `Errors.java`; which of them leave a batch in the log:
 /// `ReplicaManager.appendRecords` waits for followers only after the append.
 fn verdict(answer: &ProduceAnswer) -> Verdict {
-    match answer.code {
-        0 => Verdict::Appended(Some(answer.base_offset).filter(|&offset| offset >= 0)),
-        // DUPLICATE_SEQUENCE_NUMBER: in the log, older than what the broker remembers offsets of.
-        46 => Verdict::Appended(None),
-        // UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
-        -1 | 7 | 13 | 20 => Verdict::FailedUnknown(Remedy::Resend),
-        // OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
-        45 | 59 => Verdict::OutOfSequence,
-        // INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING.
-        47 | 49 => Verdict::Failed(Remedy::NewProducer),
-        // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
-        10 | 18 => Verdict::Failed(Remedy::Split),
-        // INVALID_TIMESTAMP, INVALID_RECORD.
-        32 | 87 => {
+    let Some(error) = answer.error() else {
+        return Verdict::Appended(Some(answer.base_offset).filter(|&offset| offset >= 0));
+    };
+    match error {
+        // In the log, older than what the broker remembers offsets of.
+        ResponseError::DuplicateSequenceNumber => Verdict::Appended(None),
+        ResponseError::UnknownServerError
+        | ResponseError::RequestTimedOut
+        | ResponseError::NetworkException
+        | ResponseError::NotEnoughReplicasAfterAppend => Verdict::FailedUnknown(Remedy::Resend),
+        ResponseError::OutOfOrderSequenceNumber | ResponseError::UnknownProducerId => Verdict::OutOfSequence,
+        ResponseError::InvalidProducerEpoch | ResponseError::InvalidProducerIdMapping => {
+            Verdict::Failed(Remedy::NewProducer)
+        }
+        ResponseError::MessageTooLarge | ResponseError::RecordListTooLarge => Verdict::Failed(Remedy::Split),
+        ResponseError::InvalidTimestamp | ResponseError::InvalidRecord => {
             let index =
                 answer.record_errors.first().and_then(|error| usize::try_from(error.batch_index).ok());
             Verdict::Failed(Remedy::Narrow(index))
         }
-        // CORRUPT_MESSAGE.
-        2 => Verdict::Failed(Remedy::CheckCrc),
-        UNSUPPORTED_COMPRESSION_TYPE => Verdict::Failed(Remedy::Recode),
-        // UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID: being created, or gone for now.
-        3 | 100 | 103 => Verdict::Failed(Remedy::Resend),
-        code if answer.error().is_some_and(|error| error.is_retriable()) || code == 74 || code == 75 => {
-            Verdict::Failed(Remedy::Resend)
-        }
-        code => Verdict::Failed(Remedy::Stop(code)),
+        ResponseError::CorruptMessage => Verdict::Failed(Remedy::CheckCrc),
+        ResponseError::UnsupportedCompressionType => Verdict::Failed(Remedy::Recode),
+        _ if ErrorCode(answer.code).is_retriable() => Verdict::Failed(Remedy::Resend),
+        _ => Verdict::Failed(Remedy::Stop(answer.code)),
     }
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use kafka_protocol::ResponseError;
+
 use super::super::append::{Covers, Numbering, Remedy};
 use super::super::plan::TakenCodecs;
 use super::super::status::{EventKind, RewriteReason, Stopped};
 use super::{Command, Engine, Item, Notice, SourceState, Timer, Work, Working, WorkingKind};
-use crate::client::{PartitionKey, ProduceAnswer, TargetKey};
+use crate::client::{Class, ErrorCode, PartitionKey, ProduceAnswer, Refresh, TargetKey};
 use crate::mirror::{OnOversize, OnRefused};
 use crate::record::{self, Magic, RewriteSettings};
 
@@ -15,8 +17,6 @@ const FAILURES_MAX: u32 = 20;
 /// A batch whose outcome is unknown is not sent again after this time: the broker may have forgotten its sequence
 /// (`producer.id.expiration.ms` is a day by default).
 const UNKNOWN_FOR_MAX: Duration = Duration::from_secs(12 * 3_600);
-/// Kafka's code for a codec that a broker does not take.
-pub(super) const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
 /// A damaged batch is fetched again this often before its partition stops.
 const REFETCHES_MAX: u32 = 3;
 
@@ -146,7 +146,7 @@ impl Engine {
             Item::Open(_) | Item::Working(_) => false,
         };
         if !target.queue.front().is_some_and(recoded) {
-            self.stop_by_code(key, UNSUPPORTED_COMPRESSION_TYPE, now);
+            self.stop_by_code(key, ResponseError::UnsupportedCompressionType.code(), now);
             return;
         }
         let batch_bytes_max = target.limits.max_message_bytes;
@@ -298,20 +298,28 @@ impl Engine {
             .first()
             .and_then(|error| error.message.clone())
             .or_else(|| answer.message.clone());
-        let name =
-            answer.error().map_or_else(|| format!("error {}", answer.code), |error| format!("{error:?}"));
+        let code = ErrorCode(answer.code);
         if let Some(target) = self.targets.get_mut(key.0 as usize) {
-            target.last_refusal = Some(words.map_or(name.clone(), |words| format!("{name} ({words})")));
+            target.last_refusal = Some(words.map_or(code.to_string(), |words| format!("{code}: {words}")));
         }
-        if matches!(answer.code, 3 | 5 | 6 | 9 | 74 | 75 | 100 | 103) {
+        if code.class() == Class::Retriable(Refresh::Metadata) {
             self.commands.push(Command::RefreshTarget);
         }
     }
 
     fn stop_by_code(&mut self, key: TargetKey, code: i16, now: Duration) {
-        let reason = match code {
-            29 | 31 | 53 => "not_authorized",
-            3 | 17 | 100 | 103 => "topic_gone",
+        let reason = match ResponseError::try_from_code(code) {
+            Some(
+                ResponseError::TopicAuthorizationFailed
+                | ResponseError::ClusterAuthorizationFailed
+                | ResponseError::TransactionalIdAuthorizationFailed,
+            ) => "not_authorized",
+            Some(
+                ResponseError::UnknownTopicOrPartition
+                | ResponseError::InvalidTopicException
+                | ResponseError::UnknownTopicId
+                | ResponseError::InconsistentTopicId,
+            ) => "topic_gone",
             _ => "refused",
         };
         let why = self.targets[key.0 as usize].refusal();
@@ -421,12 +429,19 @@ impl Engine {
         let source = &mut self.sources[key.0 as usize];
         source.failures = source.failures.saturating_add(1);
         source.state = SourceState::Waiting;
-        match code {
-            // OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID; or logs that diverge.
-            1 | 100 | 103 => self.locate(key),
-            0 if diverging.is_some() => self.locate(key),
-            // TOPIC_AUTHORIZATION_FAILED, GROUP_, CLUSTER_.
-            29..=31 => {
+        match ResponseError::try_from_code(code) {
+            Some(
+                ResponseError::OffsetOutOfRange
+                | ResponseError::UnknownTopicId
+                | ResponseError::InconsistentTopicId,
+            ) => self.locate(key),
+            // The logs diverge.
+            None if diverging.is_some() => self.locate(key),
+            Some(
+                ResponseError::TopicAuthorizationFailed
+                | ResponseError::GroupAuthorizationFailed
+                | ResponseError::ClusterAuthorizationFailed,
+            ) => {
                 let message =
                     format!("{} does not let us read the topic (READ on it is needed)", self.settings.source);
                 self.stop_source(key, "not_authorized", message, Some(self.settings.stopped_backoff.initial));

@@ -479,7 +479,11 @@ fn another_codec_that_is_refused_stops_its_partition() {
     world.refused_codec = Some(Codec::Snappy);
     world.append_source(&[Codec::Snappy], 5);
     (0..200).for_each(|_| world.step(false));
-    assert!(world.log.iter().any(|line| line.contains("UnsupportedCompressionType")), "{:?}", world.log);
+    assert!(
+        world.log.iter().any(|line| line.contains("UNSUPPORTED_COMPRESSION_TYPE (76)")),
+        "{:?}",
+        world.log
+    );
 }
 
 proptest! {
