@@ -65,6 +65,9 @@ final class ClientAgent {
             case "producer.close": return PRODUCERS.close(arguments);
             case "group.join": return MEMBERS.join(arguments);
             case "group.leave": return MEMBERS.leave(arguments);
+            case "group.read": return GroupReader.read(arguments);
+            case "mirror.translate": return Mirrors.translate(arguments);
+            case "mirror.describe": return Mirrors.describe(arguments);
             case "read": return Reader.read(arguments);
             default: return ADMINISTRATION.perform(op, arguments);
         }

@@ -128,6 +128,7 @@ mod tests {
             events: Vec::new(),
             brokers: [].into(),
             last_error: None,
+            translation: Default::default(),
         };
         ReplicatorStatus { flows: vec![flow], ..ReplicatorStatus::default() }
     }

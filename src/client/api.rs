@@ -12,7 +12,8 @@ use kafka_protocol::messages::{
     FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse, IncrementalAlterConfigsRequest,
     InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
     LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse, ListOffsetsRequest, MetadataRequest,
-    MetadataResponse, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest, SyncGroupResponse,
+    MetadataResponse, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    SyncGroupRequest, SyncGroupResponse,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 
@@ -235,6 +236,9 @@ judged_by_part! {
     ListOffsetsRequest: ListOffsets, 1..=9;
     OffsetForLeaderEpochRequest: OffsetForLeaderEpoch, 2..=4;
     DescribeGroupsRequest: DescribeGroups, 0..=6;
+    // Group and partitions have codes of their own; versions from 10 on speak of topics by id.
+    OffsetFetchRequest: OffsetFetch, 2..=9;
+    OffsetCommitRequest: OffsetCommit, 2..=9;
     DeleteRecordsRequest: DeleteRecords, 0..=2;
     DescribeProducersRequest: DescribeProducers, 0..=0;
     ProduceRequest: Produce, 3..=12;

@@ -213,3 +213,40 @@ async fn a_recreated_topic_is_seen_as_another_one() {
     assert_ne!(after.topic("t").unwrap().id, before.id);
     assert!(after.topic_by_id(before.id).is_none());
 }
+
+/// One OffsetFetch for many groups from 3.0 on, one for each before; a coordinator that moves is looked up again.
+#[tokio::test(start_paused = true)]
+async fn committed_offsets_of_many_groups_are_read_at_every_release() {
+    for version in VERSIONS {
+        let (embedded, cluster) = start(version).await;
+        embedded.create_topic("t", 2, 3, &[]).unwrap();
+        let groups: Vec<Arc<str>> = (0..60).map(|number| format!("g{number}").into()).collect();
+        let at = |number: usize| -> GroupOffsets {
+            let committed = |offset| CommittedOffset { offset, metadata: "m".into() };
+            [0, 1].map(|index| (("t".into(), index), committed(number as i64 + i64::from(index)))).into()
+        };
+        for (number, group) in groups.iter().enumerate() {
+            let each = cluster.commit_group_offsets(group, &at(number)).await.unwrap();
+            assert!(each.len() == 2 && each.values().all(Result::is_ok), "{version:?}: {each:?}");
+        }
+        let moved = broker::Effect::Error(ErrorCode::NOT_COORDINATOR.0);
+        let key = Some(kafka_protocol::messages::ApiKey::OffsetFetch);
+        let when = broker::When::After(1);
+        embedded.fault(broker::FaultRule { key, broker: None, when, times: 2, effect: moved });
+        let mut asked = groups.clone();
+        asked.push("absent".into());
+        let each = cluster.fetch_group_offsets(&asked).await;
+        for (number, group) in groups.iter().enumerate() {
+            assert_eq!(*each[group].as_ref().unwrap(), at(number), "{version:?}: {group}");
+        }
+        assert_eq!(*each["absent"].as_ref().unwrap(), GroupOffsets::new(), "{version:?}");
+        assert_eq!(embedded.committed("g7").len(), 2);
+
+        // What a coordinator refuses is said for each partition.
+        let unknown: GroupOffsets =
+            [(("nowhere".into(), 0), CommittedOffset { offset: 1, metadata: "".into() })].into();
+        let each = cluster.commit_group_offsets(&groups[0], &unknown).await.unwrap();
+        let code = each.into_values().next().unwrap().unwrap_err().code();
+        assert_eq!(code, Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION), "{version:?}");
+    }
+}

@@ -69,9 +69,9 @@ mod test_cluster;
 
 pub use crate::net::HostPort;
 pub use admin::{
-    AclOperation, AclPattern, AclPermission, ClusterDescription, ConfigChange, ConfigEntry, ConfigSource,
-    CreatedTopic, Each, EpochEnd, GroupDescription, GroupMember, ListedGroup, ListedOffset, NewTopic,
-    OffsetSpec, PartitionLog, ProducerState, TopicAcl, TopicPartition,
+    AclOperation, AclPattern, AclPermission, ClusterDescription, CommittedOffset, ConfigChange, ConfigEntry,
+    ConfigSource, CreatedTopic, Each, EpochEnd, GroupDescription, GroupMember, GroupOffsets, ListedGroup,
+    ListedOffset, NewTopic, OffsetSpec, PartitionLog, ProducerState, TopicAcl, TopicPartition,
 };
 pub use api::Api;
 pub use cluster::{Answer, Cluster, CoordinatorKind, Node};

@@ -9,9 +9,11 @@ use super::lint::Linted;
 use super::problem::{Problem, SourceText};
 use super::reader::{Fallback, Problems, Reader, Section};
 use super::scoping::{self, Scope};
+use super::translation;
 use super::values;
 use super::{circles, flow};
 use crate::client::{self, HostPort, IsolationLevel};
+use crate::mirror::mm2::settings::HeartbeatSettings;
 use crate::mirror::{FlowSettings, ProcessSettings};
 use crate::net::{Backoff, DnsLookup};
 use crate::observe::{self, AdminListen};
@@ -45,13 +47,15 @@ pub(super) fn build(
         .iter()
         .map(|&alias| (Arc::from(alias), builder.cluster(alias, sources.contains(alias))))
         .collect();
+    let mut heartbeats = Vec::new();
     let flows: Vec<FlowSettings> =
-        pairs.iter().map(|(source, target)| builder.flow(source, target)).collect();
+        pairs.iter().map(|(source, target)| builder.flow(source, target, &mut heartbeats)).collect();
+    heartbeats.extend(builder.heartbeats(&pairs, &used, targets));
     circles::check(&flows, builder.problems);
     circles::check_aliases(&flows, &clusters, builder.problems);
     let sections = builder.sections;
     Built {
-        process: ProcessSettings { memory_budget_bytes, clusters, flows, takeover_timeout },
+        process: ProcessSettings { memory_budget_bytes, clusters, flows, heartbeats, takeover_timeout },
         observe,
         sections,
     }
@@ -155,7 +159,34 @@ impl Builder<'_> {
         settings
     }
 
-    fn flow(&mut self, source: &str, target: &str) -> FlowSettings {
+    /// Heartbeats of the pairs without a flow of their own, between the clusters that are used (`clusterPairs`).
+    fn heartbeats(
+        &mut self,
+        flows: &[(String, String)],
+        used: &BTreeSet<&str>,
+        targets: &[String],
+    ) -> Vec<HeartbeatSettings> {
+        let pairs = used.iter().flat_map(|source| used.iter().map(move |target| (*source, *target)));
+        let others: Vec<(&str, &str)> = pairs
+            .filter(|(source, target)| source != target)
+            .filter(|(_, target)| targets.is_empty() || targets.iter().any(|named| named == target))
+            .filter(|pair| !flows.iter().any(|flow| (flow.0.as_str(), flow.1.as_str()) == *pair))
+            .collect();
+        let mut heartbeats = Vec::new();
+        for (source, target) in others {
+            let scope = scoping::connector(&self.linted.raw, source, target);
+            let mut section =
+                Section { title: format!("heartbeats {source}->{target}"), settings: Vec::new() };
+            let read = |reader: &mut Reader<'_>| translation::read_heartbeats(reader, source, target);
+            if let Some(pair) = self.read(&mut section, &scope, read) {
+                heartbeats.push(pair);
+                self.sections.push(section);
+            }
+        }
+        heartbeats
+    }
+
+    fn flow(&mut self, source: &str, target: &str, heartbeats: &mut Vec<HeartbeatSettings>) -> FlowSettings {
         let scopes = flow::Scopes::new(&self.linted.raw, source, target);
         let mut section = Section { title: format!("flow {source}->{target}"), settings: Vec::new() };
         let (entries, text) = (&self.linted.entries, self.source);
@@ -168,6 +199,7 @@ impl Builder<'_> {
             prefix: "",
         };
         let settings = flow::read(&mut reader, &scopes, source, target, &self.linted.clusters);
+        heartbeats.extend(translation::read_heartbeats(&mut reader, source, target));
         if settings.fetch.isolation_level == IsolationLevel::ReadUncommitted {
             let message =
                 format!("{source}->{target} reads uncommitted: what transactions abort is copied, too");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::problem::Problem;
 use super::reader::{Fallback, Reader};
 use super::scoping::{self, Client, Scope, Setting, Side};
-use super::{misnamed, naming, values};
+use super::{misnamed, naming, translation, values};
 use crate::client::{FetchSettings, IsolationLevel, ProduceSettings};
 use crate::mirror::{
     Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
@@ -15,7 +15,8 @@ use crate::record::Codec;
 
 const BYTE_ARRAY_CONVERTER: &str = "org.apache.kafka.connect.converters.ByteArrayConverter";
 /// Classes that stand for what kmirror does anyway; any other would do something else.
-const CLASSES: [(&str, &str); 3] = [
+const CLASSES: [(&str, &str); 4] = [
+    ("group.filter.class", "org.apache.kafka.connect.mirror.DefaultGroupFilter"),
     ("topic.filter.class", "org.apache.kafka.connect.mirror.DefaultTopicFilter"),
     ("config.property.filter.class", "org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter"),
     ("forwarding.admin.class", "org.apache.kafka.clients.admin.ForwardingAdmin"),
@@ -68,6 +69,7 @@ pub(super) fn read(
     let defaults = [("target", DefaultsFrom::Target), ("source", DefaultsFrom::Source)];
     flow.use_defaults_from =
         reader.choice("use.defaults.from", &defaults, "target").unwrap_or(flow.use_defaults_from);
+    flow.translation = translation::read(reader);
     read_own(reader, &mut flow);
     with_scope(reader, &scopes.worker, "", |reader| read_worker(reader, &mut flow, source));
     with_scope(reader, &scopes.consumer, "source.consumer.", |reader| {
@@ -124,7 +126,12 @@ fn read_patterns(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
 }
 
 /// A list of patterns; `removed` is what the key was called before 2.7, which releases since 4.0 ignore.
-fn patterns(reader: &mut Reader<'_>, key: &str, removed: Option<&str>, default: &[&str]) -> PatternList {
+pub(super) fn patterns(
+    reader: &mut Reader<'_>,
+    key: &str,
+    removed: Option<&str>,
+    default: &[&str],
+) -> PatternList {
     let old = removed.and_then(|removed| reader.scope.get(removed));
     let key = match (removed, old) {
         (Some(removed), Some(setting)) if !reader.scope.contains_key(key) => {
@@ -169,7 +176,7 @@ fn read_topics_of_tutorials(reader: &mut Reader<'_>, setting: &Setting, key: &st
 }
 
 /// `-1` leaves the factor to the cluster; a factor that is named is never lowered.
-fn factor(reader: &mut Reader<'_>, key: &str, default: i16) -> ReplicationFactor {
+pub(super) fn factor(reader: &mut Reader<'_>, key: &str, default: i16) -> ReplicationFactor {
     let named = |value: &str| {
         let factor = values::integer(value, -1, i16::MAX.into())?;
         let factor = i16::try_from(factor).ok().filter(|&factor| factor != 0).ok_or("0 is not possible")?;

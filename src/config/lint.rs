@@ -356,10 +356,8 @@ fn effect_of(key: &str, effect: Effect, value: &str) -> Option<Problem> {
         Effect::Nothing(reason) => Some(Problem::info(format!("{key} has no effect: {reason}"))),
         Effect::NotYet(reason) => {
             let message = format!("{key} has no effect: {reason}");
-            let asked = key.ends_with("sync.group.offsets.enabled")
-                && value.trim().eq_ignore_ascii_case("true")
-                || key.ends_with("exactly.once.source.support")
-                    && !value.trim().eq_ignore_ascii_case("disabled")
+            let asked = key.ends_with("exactly.once.source.support")
+                && !value.trim().eq_ignore_ascii_case("disabled")
                 || key.ends_with("exactly.once.support");
             Some(if asked { Problem::warning(message) } else { Problem::info(message) })
         }
@@ -433,10 +431,10 @@ mod tests {
                 "tasks.max=3",
             ),
             (
-                "clusters=A,B\nsync.group.offsets.enabled=true",
+                "clusters=A,B\nexactly.once.support=required",
                 Warning,
-                "sync.group.offsets.enabled has no effect: kmirror does not do this yet",
-                "sync.group.offsets.enabled=true",
+                "exactly.once.support has no effect: kmirror does not do this yet",
+                "exactly.once.support=required",
             ),
             (
                 "clusters=A,B\nA.client.id = x # y",

@@ -21,6 +21,7 @@ mod providers;
 mod reader;
 mod scoping;
 mod transforms;
+mod translation;
 mod values;
 
 use std::path::Path;

@@ -3,6 +3,8 @@
 //! It carries what the lanes, the control task and the clusters' views say to the engine, and what the engine wants to
 //! the lanes. Positions are stored on a timer from what is acknowledged at that moment, one save at a time.
 
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +19,12 @@ use super::control::{
     Control, ControlCommand, ControlEvent, Granted, PartitionStart, TopicReady, start_control,
 };
 use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, RewriteJob};
+use super::groups::{Groups, TranslateRequest};
 use super::settings::FlowSettings;
 use super::state::records::{Position as StoredPosition, StateRecord};
 use super::state::{PositionStore, StoreError, TopicPartition};
 use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus};
+use super::syncs::{self, Occasion, Syncs, Written};
 use super::topics::sync::Followed;
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
 use crate::client::produce::{ProduceLane, spawn_produce_lane};
@@ -49,6 +53,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Flow {
     inbox: mpsc::Sender<Request>,
+    writes: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }
 
@@ -71,7 +76,13 @@ impl Flow {
         let (inbox, requests) = mpsc::channel(16);
         let owner =
             Owner::new(seam.clone(), Arc::new(settings), source, target, budget, takeover_timeout, requests);
-        Flow { inbox, task: seam.spawn(owner.run()) }
+        let writes = owner.writes.subscribe();
+        Flow { inbox, writes, task: seam.spawn(owner.run()) }
+    }
+
+    /// Whether this process writes the flow now.
+    pub(super) fn writes(&self) -> watch::Receiver<bool> {
+        self.writes.clone()
     }
 
     /// What it says of itself; `None` when it has ended.
@@ -124,6 +135,11 @@ struct Owner {
     rewritten_sender: mpsc::UnboundedSender<(u64, Rewritten)>,
     rewriters: Arc<Semaphore>,
     stopping: Option<Instant>,
+    writes: watch::Sender<bool>,
+    syncs: Syncs,
+    groups: Option<Groups>,
+    translations: mpsc::Receiver<TranslateRequest>,
+    translator: mpsc::Sender<TranslateRequest>,
 }
 
 type Rewritten = Result<Vec<Piece>, record::Error>;
@@ -179,6 +195,9 @@ enum Wake {
     Producer(i64, i16),
     View,
     Saved(Saved),
+    Synced(Written),
+    Translate(TranslateRequest),
+    Look,
     Fetch(LaneId, FetchEvent),
     Flush,
     Timer,
@@ -198,7 +217,9 @@ impl Owner {
             start_control(&seam, settings.clone(), source.clone(), target.clone(), takeover_timeout);
         let (producers_sender, producers) = mpsc::unbounded_channel();
         let (rewritten_sender, rewritten) = mpsc::unbounded_channel();
+        let (translator, translations) = mpsc::channel(1);
         Owner {
+            syncs: Syncs::new(&seam, &settings, &source, &target),
             engine: Engine::new(engine_settings(&settings, target.settings().retry_backoff), budget.clone()),
             seam,
             settings,
@@ -227,6 +248,10 @@ impl Owner {
             rewritten_sender,
             rewriters: Arc::new(Semaphore::new(REWRITES_MAX)),
             stopping: None,
+            writes: watch::Sender::new(false),
+            groups: None,
+            translations,
+            translator,
         }
     }
 
@@ -234,8 +259,9 @@ impl Owner {
         let mut source_view = self.source.watch();
         let mut target_view = self.target.watch();
         let mut flush_at = Instant::now() + self.settings.offset_flush_interval;
+        let mut look_at = Instant::now() + syncs::TICK;
         loop {
-            let wake = self.wake(&mut source_view, &mut target_view, flush_at).await;
+            let wake = self.wake(&mut source_view, &mut target_view, flush_at, look_at).await;
             self.engine.set_wall_clock(self.seam.now_ms());
             match wake {
                 Wake::Request(Some(Request::Status(reply))) => drop(reply.send(self.status())),
@@ -261,8 +287,17 @@ impl Owner {
                 Wake::Saved(result) => self.on_saved(result),
                 Wake::Flush => {
                     flush_at = Instant::now() + self.settings.offset_flush_interval;
-                    self.save();
+                    self.save(Occasion::Tick);
+                    self.syncs.look(&mut self.engine, Occasion::Flush);
                 }
+                Wake::Look => {
+                    look_at = Instant::now() + syncs::TICK;
+                    if self.store.is_some() {
+                        self.syncs.look(&mut self.engine, Occasion::Tick);
+                    }
+                }
+                Wake::Synced(written) => self.syncs.on_written(written),
+                Wake::Translate(request) => self.translate(request),
                 Wake::Timer => self.engine.on_timer(self.started.elapsed()),
             }
             self.carry_out();
@@ -275,6 +310,7 @@ impl Owner {
         source_view: &mut watch::Receiver<Arc<ClusterView>>,
         target_view: &mut watch::Receiver<Arc<ClusterView>>,
         flush_at: Instant,
+        look_at: Instant,
     ) -> Wake {
         let deadline = self.engine.next_deadline().map(|at| self.started + at);
         let drain_by = self.stopping.map(|since| since + DRAIN_MAX);
@@ -290,7 +326,10 @@ impl Owner {
             Ok(()) = target_view.changed() => { target_view.mark_unchanged(); Wake::View }
             result = saved(&mut self.saving) => Wake::Saved(result),
             () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Wake::Timer,
+            written = self.syncs.written() => Wake::Synced(written),
+            Some(request) = self.translations.recv() => Wake::Translate(request),
             () = sleep_until(flush_at) => Wake::Flush,
+            () = sleep_until(look_at) => Wake::Look,
             Some((lane, event)) = self.lanes.fetch_events.recv() => Wake::Fetch(lane, event),
         }
     }
@@ -333,6 +372,9 @@ impl Owner {
     fn on_granted(&mut self, granted: Granted) {
         self.state = FlowState::Running;
         self.store = Some(granted.store);
+        self.writes.send_replace(true);
+        let translator = self.translator.clone();
+        self.groups = Groups::start(&self.seam, &self.settings, &self.source, &self.target, translator);
         for (partition, gap) in granted.gaps {
             self.engine.recall(Event {
                 at_ms: gap.at_ms,
@@ -358,7 +400,7 @@ impl Owner {
         self.engine.take_commands();
         self.lanes = Lanes::new();
         self.saving = None;
-        self.store = None;
+        self.cease();
         self.discovered = false;
     }
 
@@ -389,7 +431,10 @@ impl Owner {
                         Standing::Others if located => {
                             self.engine.start_after_other(key, at.offset, downstream, now);
                         }
-                        _ => self.engine.start(key, at.offset, downstream, now),
+                        _ => {
+                            self.recall_map(key, &ready, partition);
+                            self.engine.start(key, at.offset, downstream, now);
+                        }
                     }
                 }
                 PartitionStart::Stopped(stopped) => {
@@ -638,8 +683,8 @@ impl Owner {
         }
     }
 
-    /// Stores the positions that moved since they were stored last.
-    fn save(&mut self) {
+    /// Stores the positions that moved since they were stored last, and offset maps.
+    fn save(&mut self, occasion: Occasion) {
         let (Some(store), None) = (&self.store, &self.saving) else { return };
         let mut records = Vec::new();
         let mut moved = Vec::new();
@@ -651,6 +696,7 @@ impl Owner {
                 moved.push((at, position.upstream));
             }
         }
+        records.extend(self.syncs.memory.due(&self.engine, occasion, self.started.elapsed()));
         if records.is_empty() {
             return;
         }
@@ -662,12 +708,14 @@ impl Owner {
         self.saving = None;
         match result {
             Ok(moved) => {
+                self.syncs.memory.stored();
                 for (partition, upstream) in moved {
                     self.stored_offsets.insert(partition.clone(), vec![upstream]);
                     self.saved.insert(partition, upstream);
                 }
             }
             Err(error) => {
+                self.syncs.memory.failed();
                 tracing::error!(source = %self.settings.source, target = %self.settings.target, "{error}");
                 self.last_error = Some(error.to_string());
             }
@@ -695,36 +743,17 @@ impl Owner {
             let result = saving.await.unwrap_or(Err(StoreError::Closed));
             self.on_saved(result);
         }
-        self.save();
+        if self.store.is_some() {
+            self.syncs.finish(&mut self.engine).await;
+        }
+        self.save(Occasion::Flush);
         if let Some(saving) = self.saving.take() {
             let result = saving.await.unwrap_or(Err(StoreError::Closed));
             self.on_saved(result);
         }
-        self.store = None;
+        self.cease();
         self.stopping = Some(Instant::now() + DRAIN_MAX);
         let _ = self.control.commands.send(ControlCommand::Stop).await;
-    }
-
-    fn status(&self) -> FlowStatus {
-        FlowStatus {
-            source: self.settings.source.clone(),
-            target: self.settings.target.clone(),
-            state: self.state.clone(),
-            discovered: self.discovered,
-            partitions: self.engine.partitions(),
-            failed_topics: self.failed_topics.clone(),
-            topic_configs: self.followed.get(&Followed::Configs).cloned(),
-            topic_acls: self.followed.get(&Followed::Acls).cloned(),
-            events: self.engine.events(),
-            brokers: self.engine.brokers(),
-            last_error: self.trouble().or_else(|| self.last_error.clone()),
-        }
-    }
-
-    /// What keeps a cluster from answering now.
-    fn trouble(&self) -> Option<String> {
-        let trouble = self.source.trouble().or_else(|| self.target.trouble());
-        trouble.map(|error| error.chain())
     }
 }
 

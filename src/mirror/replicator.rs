@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::budget::Budget;
 use super::flow::Flow;
+use super::heartbeats::Heartbeats;
 use super::settings::ProcessSettings;
 use super::status::ReplicatorStatus;
 use crate::client::Cluster;
@@ -15,6 +16,7 @@ pub struct Replicator {
     seam: Seam,
     budget: Arc<Budget>,
     flows: Vec<Flow>,
+    heartbeats: Vec<Heartbeats>,
 }
 
 impl Replicator {
@@ -27,6 +29,7 @@ impl Replicator {
             .map(|(alias, settings)| (alias, Cluster::new(seam.clone(), settings)))
             .collect();
         let mut flows = Vec::new();
+        let mut writes = BTreeMap::new();
         for flow in settings.flows {
             let (Some(source), Some(target)) = (clusters.get(&flow.source), clusters.get(&flow.target))
             else {
@@ -34,9 +37,20 @@ impl Replicator {
                 continue;
             };
             let (source, target, budget) = (source.clone(), target.clone(), budget.clone());
-            flows.push(Flow::start(&seam, flow, source, target, budget, settings.takeover_timeout));
+            let pair = (flow.source.clone(), flow.target.clone());
+            let flow = Flow::start(&seam, flow, source, target, budget, settings.takeover_timeout);
+            writes.insert(pair, flow.writes());
+            flows.push(flow);
         }
-        Replicator { seam, budget, flows }
+        let heartbeats = settings.heartbeats.into_iter().filter_map(|pair| {
+            let there = writes.get(&(pair.source.clone(), pair.target.clone()));
+            let back = || writes.get(&(pair.target.clone(), pair.source.clone()));
+            let writes = there.or_else(back).cloned();
+            let target = clusters.get(&pair.target)?;
+            Some(Heartbeats::start(&seam, pair, target, writes))
+        });
+        let heartbeats = heartbeats.collect();
+        Replicator { seam, budget, flows, heartbeats }
     }
 
     /// Everything at this moment.
@@ -46,6 +60,7 @@ impl Replicator {
             budget_bytes: self.budget.limit_bytes() as u64,
             budget_used_bytes: self.budget.used_bytes() as u64,
             flows: Vec::new(),
+            heartbeats: self.heartbeats.iter().map(Heartbeats::status).collect(),
         };
         for flow in &self.flows {
             status.flows.extend(flow.status().await);
@@ -55,6 +70,7 @@ impl Replicator {
 
     /// Stops in order: no more fetches, what is in flight is acknowledged, positions are stored.
     pub async fn stop(self) {
+        drop(self.heartbeats);
         for flow in &self.flows {
             flow.stop().await;
         }

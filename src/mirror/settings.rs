@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::mm2::settings::{HeartbeatSettings, TranslationSettings};
 use super::{Compat, NameFormat, PatternList, PrincipalMap, ReplicationPolicy, offsets_topic};
 use crate::client::{self, FetchSettings, ProduceSettings};
 use crate::record::Codec;
@@ -17,6 +18,8 @@ pub struct ProcessSettings {
     pub clusters: BTreeMap<Arc<str>, client::Settings>,
     /// The flows that are enabled.
     pub flows: Vec<FlowSettings>,
+    /// Heartbeats, one for each pair of clusters that has them.
+    pub heartbeats: Vec<HeartbeatSettings>,
     /// `--takeover-timeout`: how long a MirrorMaker that is still alive is waited for.
     pub takeover_timeout: Duration,
 }
@@ -77,6 +80,8 @@ pub struct FlowSettings {
     pub batching: Batching,
     /// `kmirror.batching.compressed`.
     pub batching_compressed: CompressedBatching,
+    /// Offset syncs, checkpoints and group offsets.
+    pub translation: TranslationSettings,
     /// The source consumer.
     pub fetch: FetchSettings,
     /// The target producer.
@@ -107,8 +112,8 @@ pub const CONFIG_PROPERTIES_EXCLUDE_DEFAULT: [&str; 10] = [
 ];
 
 impl FlowSettings {
-    /// MirrorMaker's defaults for a flow, but for two that are shorter here: `offset.flush.interval.ms` with 5 s and
-    /// `refresh.topics.interval.seconds` with 10 s.
+    /// MirrorMaker's defaults for a flow, but for three that are shorter here: `offset.flush.interval.ms` with 5 s,
+    /// `refresh.topics.interval.seconds` with 10 s and `refresh.groups.interval.seconds` with 60 s.
     pub fn new(source: &str, target: &str) -> FlowSettings {
         let list = |patterns: &[&str]| PatternList::new(patterns).expect("the defaults are valid patterns");
         FlowSettings {
@@ -138,6 +143,7 @@ impl FlowSettings {
             compression: None,
             batching: Batching::Adaptive,
             batching_compressed: CompressedBatching::Backlog,
+            translation: TranslationSettings::default(),
             fetch: FetchSettings::default(),
             produce: ProduceSettings::default(),
         }

@@ -14,6 +14,8 @@ pub struct ReplicatorStatus {
     pub budget_used_bytes: u64,
     /// One for each flow.
     pub flows: Vec<FlowStatus>,
+    /// Heartbeats that this process writes, one for each pair of clusters.
+    pub heartbeats: Vec<HeartbeatStatus>,
 }
 
 /// One flow.
@@ -40,6 +42,123 @@ pub struct FlowStatus {
     /// Connections to brokers, by (cluster alias, broker id).
     pub brokers: BTreeMap<(Arc<str>, i32), BrokerStatus>,
     /// The last error of the flow as a whole.
+    pub last_error: Option<String>,
+    /// Offset syncs, groups and heartbeats.
+    pub translation: TranslationStatus,
+}
+
+/// What a flow says of offset syncs, groups and heartbeats.
+#[derive(Clone, Debug, Default)]
+pub struct TranslationStatus {
+    /// Offset syncs.
+    pub offset_syncs: SyncsStatus,
+    /// Groups; `None` while checkpoints are off or the flow is not written by this process.
+    pub groups: Option<Arc<GroupsStatus>>,
+    /// Heartbeats that come over this flow, by source topic.
+    pub heartbeats: BTreeMap<Arc<str>, LinkStatus>,
+}
+
+/// Offset syncs of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncsStatus {
+    /// Their topic; `None` when they are off.
+    pub topic: Option<Arc<str>>,
+    /// Syncs acknowledged since the start of the process.
+    pub emitted: u64,
+    /// Why the last round was not taken.
+    pub last_error: Option<String>,
+}
+
+/// The groups of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupsStatus {
+    /// Selected groups.
+    pub groups: BTreeMap<Arc<str>, GroupStatus>,
+    /// Checkpoints acknowledged since the flow is written.
+    pub checkpoints: u64,
+    /// When the last round of checkpoints ended, in ms since the epoch.
+    pub round_ms: Option<i64>,
+    /// What the last round could not do.
+    pub last_error: Option<String>,
+}
+
+/// One group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// Partitions whose committed offset is translated.
+    pub translated: u64,
+    /// Partitions whose committed offset lies before everything that is known.
+    pub untranslated: u64,
+    /// When the last checkpoint was written, in ms since the epoch.
+    pub checkpoint_ms: Option<i64>,
+    /// Why its offsets could not be fetched in the last round.
+    pub error: Option<String>,
+    /// `sync.group.offsets`; `None` when it is off or has not been tried yet.
+    pub sync: Option<GroupSyncStatus>,
+}
+
+/// What came of a group's offsets on the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSyncStatus {
+    /// In one word.
+    pub result: GroupSync,
+    /// The whole story, where there is one.
+    pub detail: Option<String>,
+    /// Offsets committed since the flow is written.
+    pub committed: u64,
+    /// When, in ms since the epoch.
+    pub at_ms: i64,
+}
+
+/// What came of a group's offsets on the target, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupSync {
+    /// The target holds what it should.
+    InSync,
+    /// Offsets were committed.
+    Committed,
+    /// The group has members on the target, which decide.
+    Active,
+    /// The group is further on the target by itself.
+    Ahead,
+    /// Something was doubtful; tried again in the next round.
+    Skipped,
+}
+
+impl GroupSync {
+    /// The word for metrics and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupSync::InSync => "in_sync",
+            GroupSync::Committed => "committed",
+            GroupSync::Active => "active",
+            GroupSync::Ahead => "ahead",
+            GroupSync::Skipped => "skipped",
+        }
+    }
+}
+
+/// Heartbeats of one cluster, as they come over a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// Flows that they have come over, this one included.
+    pub hops: u32,
+    /// When the newest one that is on the target was written, in ms since the epoch.
+    pub newest_ms: Option<i64>,
+}
+
+/// Heartbeats that this process writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeartbeatStatus {
+    /// Alias of the source.
+    pub source: Arc<str>,
+    /// Alias of the target, where they are written.
+    pub target: Arc<str>,
+    /// Heartbeats acknowledged since the start of the process.
+    pub emitted: u64,
+    /// The newest of them, in ms since the epoch.
+    pub emitted_ms: Option<i64>,
+    /// Why the last one was not taken.
     pub last_error: Option<String>,
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::mirror::status::{
-    BrokerStatus, Counters, Event, EventKind, FlowState, FlowStatus, PartitionStatus, ReplicatorStatus,
-    Stopped, SyncStatus,
+    BrokerStatus, Counters, Event, EventKind, FlowState, FlowStatus, GroupStatus, GroupSync, GroupSyncStatus,
+    GroupsStatus, HeartbeatStatus, LinkStatus, PartitionStatus, ReplicatorStatus, Stopped, SyncStatus,
+    SyncsStatus, TranslationStatus,
 };
 
 pub(super) fn status() -> ReplicatorStatus {
@@ -67,6 +68,7 @@ pub(super) fn status() -> ReplicatorStatus {
         events: vec![event(gap), event(skipped)],
         brokers: [((Arc::from("A"), 1), broker)].into(),
         last_error: None,
+        translation: translation(),
     };
     let second = FlowStatus {
         source: Arc::from("B"),
@@ -80,11 +82,57 @@ pub(super) fn status() -> ReplicatorStatus {
         events: Vec::new(),
         brokers: [].into(),
         last_error: Some("cluster A: no broker answers".to_owned()),
+        translation: TranslationStatus::default(),
+    };
+    let heartbeats = HeartbeatStatus {
+        source: Arc::from("B"),
+        target: Arc::from("A"),
+        emitted: 11,
+        emitted_ms: Some(9_000),
+        last_error: None,
     };
     ReplicatorStatus {
         now_ms: 10_000,
         budget_bytes: 134_217_728,
         budget_used_bytes: 4_096,
         flows: vec![first, second],
+        heartbeats: vec![heartbeats],
+    }
+}
+
+fn translation() -> TranslationStatus {
+    let sync = GroupSyncStatus {
+        result: GroupSync::Active,
+        detail: Some("it is Stable on the target".to_owned()),
+        committed: 3,
+        at_ms: 8_500,
+    };
+    let app = GroupStatus {
+        translated: 4,
+        untranslated: 1,
+        checkpoint_ms: Some(8_000),
+        error: None,
+        sync: Some(sync),
+    };
+    let lost = GroupStatus { error: Some("no coordinator".to_owned()), ..GroupStatus::default() };
+    let groups = GroupsStatus {
+        groups: [(Arc::from("app"), app), (Arc::from("lost"), lost)].into(),
+        checkpoints: 12,
+        round_ms: Some(8_250),
+        last_error: Some("cannot list all groups of the source".to_owned()),
+    };
+    let link = |hops, newest_ms| LinkStatus { hops, newest_ms };
+    TranslationStatus {
+        offset_syncs: SyncsStatus {
+            topic: Some(Arc::from("mm2-offset-syncs.B.internal")),
+            emitted: 70,
+            last_error: None,
+        },
+        groups: Some(Arc::new(groups)),
+        heartbeats: [
+            (Arc::from("heartbeats"), link(1, Some(9_500))),
+            (Arc::from("C.heartbeats"), link(2, None)),
+        ]
+        .into(),
     }
 }

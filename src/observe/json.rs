@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::metrics::state_word;
+use super::translation;
 use crate::mirror::status::{
     BrokerStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus, ReplicatorStatus, RewriteReason,
     SyncStatus,
@@ -15,6 +16,7 @@ pub fn status(status: &ReplicatorStatus) -> Value {
         "now_ms": status.now_ms,
         "memory": { "budget_bytes": status.budget_bytes, "used_bytes": status.budget_used_bytes },
         "flows": status.flows.iter().map(flow).collect::<Vec<Value>>(),
+        "heartbeats": status.heartbeats.iter().map(translation::heartbeats).collect::<Vec<Value>>(),
     })
 }
 
@@ -69,6 +71,9 @@ fn flow(flow: &FlowStatus) -> Value {
         "failed_topics": failed,
         "topic_configs": flow.topic_configs.as_ref().map(followed),
         "topic_acls": flow.topic_acls.as_ref().map(followed),
+        "offset_syncs": translation::offset_syncs(&flow.translation.offset_syncs),
+        "groups": flow.translation.groups.as_deref().map(translation::groups),
+        "heartbeats": translation::links(&flow.translation.heartbeats),
         "events": flow.events.iter().map(event).collect::<Vec<Value>>(),
         "brokers": flow.brokers.iter().map(|((cluster, id), state)| broker(cluster, *id, state)).collect::<Vec<Value>>(),
     })

@@ -9,7 +9,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::mirror::status::{
-    BrokerStatus, EventKind, FlowState, FlowStatus, PartitionStatus, ReplicatorStatus, RewriteReason,
+    BrokerStatus, EventKind, FlowState, FlowStatus, GroupStatus, PartitionStatus, ReplicatorStatus,
+    RewriteReason,
 };
 
 /// Size at which a piece ends.
@@ -189,6 +190,17 @@ fn brokers(out: &mut String, family: &Family, flow: &FlowStatus, value: fn(&Brok
     }
 }
 
+/// A line for each group, labelled with it.
+fn groups(line: &mut Line<'_>, flow: &FlowStatus, write: fn(&mut Line<'_>, &GroupStatus)) {
+    let Some(groups) = &flow.translation.groups else { return };
+    for (name, group) in &groups.groups {
+        let before = line.labels.len();
+        line.label("group", name);
+        write(line, group);
+        line.labels.truncate(before);
+    }
+}
+
 /// The word of a state for metrics and JSON.
 pub(super) fn state_word(state: &FlowState) -> &'static str {
     match state {
@@ -287,6 +299,79 @@ const FAMILIES: &[Family] = &[
         kind: "counter",
         help: "Time for which the broker asked to wait.",
         of: Of::Broker(|broker| broker.throttle_ms as f64 / 1_000.0),
+    },
+    Family {
+        name: "kmirror_offset_syncs_total",
+        kind: "counter",
+        help: "Offset syncs acknowledged.",
+        of: Of::Flow(|line, flow| line.value(flow.translation.offset_syncs.emitted)),
+    },
+    Family {
+        name: "kmirror_checkpoints_total",
+        kind: "counter",
+        help: "Checkpoints acknowledged since the flow is written by this process.",
+        of: Of::Flow(|line, flow| line.maybe(flow.translation.groups.as_ref().map(|of| of.checkpoints))),
+    },
+    Family {
+        name: "kmirror_group_untranslated_partitions",
+        kind: "gauge",
+        help: "Partitions in which a group stands before everything whose place on the target is known.",
+        of: Of::Flow(|line, flow| groups(line, flow, |line, group| line.value(group.untranslated))),
+    },
+    Family {
+        name: "kmirror_group_checkpoint_timestamp_seconds",
+        kind: "gauge",
+        help: "When a group's last checkpoint was written, since the epoch.",
+        of: Of::Flow(|line, flow| {
+            groups(line, flow, |line, group| line.maybe(group.checkpoint_ms.map(seconds)))
+        }),
+    },
+    Family {
+        name: "kmirror_group_sync",
+        kind: "gauge",
+        help: "1 with what came of a group's offsets on the target in the last round.",
+        of: Of::Flow(|line, flow| {
+            groups(line, flow, |line, group| {
+                if let Some(sync) = &group.sync {
+                    line.value_with("result", sync.result.name(), 1);
+                }
+            });
+        }),
+    },
+    Family {
+        name: "kmirror_group_offsets_committed_total",
+        kind: "counter",
+        help: "Offsets committed for a group on the target.",
+        of: Of::Flow(|line, flow| {
+            groups(line, flow, |line, group| line.maybe(group.sync.as_ref().map(|sync| sync.committed)));
+        }),
+    },
+    Family {
+        name: "kmirror_heartbeat_timestamp_seconds",
+        kind: "gauge",
+        help: "When the newest heartbeat was written that has come over the flow, since the epoch.",
+        of: Of::Flow(|line, flow| {
+            for (topic, link) in &flow.translation.heartbeats {
+                let before = line.labels.len();
+                line.label("topic", topic);
+                line.label("hops", &link.hops.to_string());
+                line.maybe(link.newest_ms.map(seconds));
+                line.labels.truncate(before);
+            }
+        }),
+    },
+    Family {
+        name: "kmirror_heartbeats_emitted_total",
+        kind: "counter",
+        help: "Heartbeats written by this process, by pair of clusters.",
+        of: Of::Process(|line, status| {
+            for pair in &status.heartbeats {
+                line.labels.clear();
+                line.label("source", &pair.source);
+                line.label("target", &pair.target);
+                line.value(pair.emitted);
+            }
+        }),
     },
     counter("kmirror_records_total", "Records acknowledged by the target.", |line, partition, _| {
         line.value(partition.counters.records);

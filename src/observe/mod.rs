@@ -8,6 +8,7 @@ mod progress;
 mod server;
 mod settings;
 mod table;
+mod translation;
 pub mod units;
 
 pub use metrics::Metrics;

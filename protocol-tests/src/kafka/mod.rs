@@ -8,6 +8,7 @@ mod agent;
 mod client;
 mod cluster;
 mod gate;
+mod groups;
 mod jars;
 mod mirror_maker;
 mod stored;
@@ -29,6 +30,7 @@ pub use client::{Client, ClientKind, Isolation, Load, Producer, ProducerKind, St
 pub(crate) use cluster::free_ports;
 pub use cluster::{ClusterSpec, Kafka};
 pub use gate::{RealKafka, RealMode, real_kafka};
+pub use groups::{GroupRead, MirrorView};
 pub use jars::{KafkaJars, KafkaVersion};
 pub use kmirror::record::Codec;
 pub use mirror_maker::MirrorMaker;

@@ -126,6 +126,7 @@ fn file(source: &str, target: &str) -> String {
          \n\
          A->B.enabled = true\n\
          A->B.topics = .*\n\
+         B->A.emit.heartbeats.enabled = false\n\
          A.consumer.isolation.level = read_committed\n\
          refresh.topics.interval.seconds = 1\n\
          replication.factor = {BROKERS}\n\

@@ -4,6 +4,7 @@
 //! to repeat, and are repeated: a call whose reply was lost may find its own effect (TOPIC_ALREADY_EXISTS).
 
 mod acls;
+mod group_offsets;
 mod groups;
 mod leaders;
 mod log;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use acls::{AclOperation, AclPattern, AclPermission, TopicAcl};
+pub use group_offsets::{CommittedOffset, GroupOffsets};
 pub use groups::{GroupDescription, GroupMember, ListedGroup};
 pub use log::PartitionLog;
 pub use offsets::{EpochEnd, ListedOffset, OffsetSpec, ProducerState};

@@ -6,6 +6,7 @@
 //!
 //! - `intake`: fetched batches are planned and queued;
 //! - `outlet`: queues are cut into requests, answers are applied;
+//! - `mapping`: which target offsets the records got;
 //! - `remedy`: what follows a failure;
 //! - `regulate`: back-pressure;
 //! - `starts`: where partitions start, and topics that are created anew.
@@ -14,6 +15,7 @@ mod backlog;
 mod buffers;
 mod intake;
 mod join;
+mod mapping;
 mod outlet;
 mod regulate;
 mod remedy;
@@ -31,7 +33,6 @@ use uuid::Uuid;
 
 use super::append::{Append, Cargo, Part};
 use super::budget::Budget;
-use super::offset_map::OffsetMap;
 use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
 use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
 use super::window::{EntryId, Window};
@@ -45,8 +46,6 @@ use crate::record::{self, Codec, Magic, MergeBuilder, Piece, RewriteSettings, Re
 
 pub use report::Position;
 
-/// Offset-map segments kept in memory for each source partition.
-const OFFSET_MAP_SEGMENTS_MAX: usize = 64;
 /// Gaps, skipped records and their like that are kept for `/status`.
 const EVENTS_MAX: usize = 1_000;
 
@@ -215,6 +214,7 @@ pub struct Engine {
     buffers: buffers::MergeBuffers,
     events: VecDeque<Event>,
     stopped_sources: BTreeMap<PartitionKey, Option<Duration>>,
+    mapped: Vec<PartitionKey>,
     now_ms: i64,
 }
 
@@ -232,7 +232,7 @@ struct Source {
     window: Window,
     state: SourceState,
     filter: Option<AbortedFilter>,
-    offset_map: OffsetMap,
+    mapping: mapping::Mapping,
     last_fetched_epoch: i32,
     watermarks: Option<Watermarks>,
     end_at_start: Option<i64>,
@@ -399,6 +399,7 @@ impl Engine {
             buffers: buffers::MergeBuffers::default(),
             events: VecDeque::new(),
             stopped_sources: BTreeMap::new(),
+            mapped: Vec::new(),
             now_ms: 0,
         }
     }
@@ -436,7 +437,7 @@ impl Engine {
             window: Window::new(0, None),
             state: SourceState::Unlocated,
             filter: None,
-            offset_map: OffsetMap::new(OFFSET_MAP_SEGMENTS_MAX),
+            mapping: mapping::Mapping::default(),
             last_fetched_epoch: -1,
             watermarks: None,
             end_at_start: None,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 
 use super::super::append::{Acked, Cargo, Covers, Origin, Remedy, Verdict};
-use super::super::offset_map::Segment;
 use super::{Command, Engine, Item, ProduceLaneState, Request};
 use crate::client::{
     ErrorCode, ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, TargetKey,
@@ -279,10 +278,6 @@ impl Engine {
             let next = downstream.map(|offset| offset + i64::from(part.record_count));
             source.counters.records += u64::from(part.record_count.unsigned_abs());
             if part.generation == source.window_generation {
-                if let Some(downstream) = downstream {
-                    let record_count = i64::from(part.record_count);
-                    source.offset_map.push(Segment { upstream: part.upstream, downstream, record_count });
-                }
                 let freed = match part.covers {
                     Covers::Entry => source.window.done(part.entry, next),
                     Covers::UpTo(upstream) => {
@@ -292,6 +287,9 @@ impl Engine {
                 };
                 source.counters.bytes += freed as u64;
                 self.release(part.source, freed);
+                if let Some(downstream) = downstream {
+                    self.map(part.source, part.upstream, downstream, part.record_count);
+                }
             }
             downstream = next;
         }

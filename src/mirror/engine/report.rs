@@ -117,6 +117,25 @@ impl Engine {
             .collect()
     }
 
+    /// The newest record timestamps that are on the target, of the source topics that `is_wanted`.
+    pub fn replicated_timestamps(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<Arc<str>, Option<i64>> {
+        let mut newest: BTreeMap<Arc<str>, Option<i64>> = BTreeMap::new();
+        // Partitions of a topic follow each other for the most part; a name is judged when it changes.
+        let mut judged: Option<(&Arc<str>, bool)> = None;
+        for source in &self.sources {
+            let wanted = match judged {
+                Some((topic, wanted)) if *topic == source.topic => wanted,
+                _ => is_wanted(&source.topic),
+            };
+            judged = Some((&source.topic, wanted));
+            if wanted {
+                let of = newest.entry(source.topic.clone()).or_default();
+                *of = (*of).max(source.replicated_timestamp_ms);
+            }
+        }
+        newest
+    }
+
     /// Connections by (cluster alias, broker id).
     pub fn brokers(&self) -> BTreeMap<(Arc<str>, i32), BrokerStatus> {
         let fetch = self.fetch_lanes.iter().map(|(&broker, lane)| {

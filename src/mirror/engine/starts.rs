@@ -9,10 +9,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::super::append::Numbering;
-use super::super::offset_map::OffsetMap;
 use super::super::status::{Event, EventKind};
 use super::super::window::Window;
-use super::{EVENTS_MAX, Engine, Item, OFFSET_MAP_SEGMENTS_MAX, SourceState, TargetTopic};
+use super::{EVENTS_MAX, Engine, Item, SourceState, TargetTopic};
 use crate::client::PartitionKey;
 
 impl Engine {
@@ -23,12 +22,16 @@ impl Engine {
         self.drop_refused(key);
         let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
         let freed = source.window.bytes();
-        source.topic_id = source.topic_id_now;
+        if source.topic_id != source.topic_id_now {
+            source.mapping.begin_anew(offset);
+            source.topic_id = source.topic_id_now;
+        }
         source.window = Window::new(offset, downstream);
         source.window_generation += 1;
         source.last_fetched_epoch = -1;
         source.filter = None;
         source.state = SourceState::Waiting;
+        self.begin_map(key, offset, downstream);
         self.release(key, freed);
         self.fetch(key);
         self.regulate(now);
@@ -120,7 +123,7 @@ impl Engine {
                 for key in &target.sources {
                     let source = &mut self.sources[key.0 as usize];
                     source.window.forget_downstream();
-                    source.offset_map = OffsetMap::new(OFFSET_MAP_SEGMENTS_MAX);
+                    source.mapping.begin_anew(source.window.position());
                 }
             }
         }

@@ -16,7 +16,10 @@ const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Calls `each` with timestamp, key and value of every committed record that has a key, in the order of the offsets.
 /// Answers how many batches could not be read and were passed over.
-pub(super) fn for_each_committed(batches: &[Bytes], mut each: impl FnMut(i64, Bytes, Option<&[u8]>)) -> u64 {
+pub(in crate::mirror) fn for_each_committed(
+    batches: &[Bytes],
+    mut each: impl FnMut(i64, Bytes, Option<&[u8]>),
+) -> u64 {
     let mut unreadable = 0;
     let mut open = Vec::with_capacity(batches.len());
     for batch in batches {

@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use batches::Layout;
+pub(in crate::mirror) use log::for_each_committed;
 pub use remembered::{Remembered, RememberedPartition, Standing, owner};
 pub use store::{OpenError, PositionStore, StoreError, StoreOwner};
 

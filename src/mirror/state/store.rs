@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::batches::{Layout, batches, mm2_offset};
 use super::log::for_each_committed;
 use super::mm2_offsets::Mm2Offsets;
-use super::records::{Gap, ProducerRecord, StateRecord};
+use super::records::{Gap, ProducerRecord, Segment, StateRecord};
 use super::{Remembered, RememberedPartition, Standing, TopicPartition, owner};
 use crate::client::{Cluster, ClusterView, Error, ErrorCode, IsolationLevel, NewTopic, Topics};
 use crate::mirror::start::{OtherClusters, check_clusters};
@@ -129,6 +129,12 @@ impl PositionStore {
     /// The producer that appended last.
     pub fn producer(&self) -> Option<ProducerRecord> {
         lock(&self.memory).producer
+    }
+
+    /// What is stored of a partition's offset map.
+    pub fn segments(&self, source: &TopicPartition) -> Vec<Segment> {
+        let memory = lock(&self.memory);
+        memory.partitions.get(source).map(|of| of.segments.values().cloned().collect()).unwrap_or_default()
     }
 
     /// All gaps on record.

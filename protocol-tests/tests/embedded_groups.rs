@@ -1,0 +1,242 @@
+//! Offset syncs, checkpoints, group offsets and heartbeats between two embedded clusters.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kmirror::broker::{self, EmbeddedCluster, log};
+use kmirror::client::{Cluster, CommittedOffset, GroupOffsets, Settings};
+use kmirror::config;
+use kmirror::mirror::Replicator;
+use kmirror::mirror::mm2::formats::{Checkpoint, Heartbeat, OffsetSync};
+use kmirror::mirror::status::{GroupStatus, GroupSync, ReplicatorStatus};
+use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
+use kmirror::seam::{Seam, Simulation};
+
+struct Stage {
+    seam: Seam,
+    a: EmbeddedCluster,
+    b: EmbeddedCluster,
+    source: Cluster,
+    target: Cluster,
+}
+
+impl Stage {
+    async fn new(seam: Seam, hosts: [&str; 2]) -> Stage {
+        let (a, b) = (cluster(&seam, 1, hosts[0]).await, cluster(&seam, 2, hosts[1]).await);
+        let client = |alias: &str, cluster: &EmbeddedCluster| {
+            let servers = cluster.bootstrap().split(',').map(|server| server.parse().unwrap()).collect();
+            Cluster::new(seam.clone(), Settings::new(alias, servers))
+        };
+        Stage { source: client("A", &a), target: client("B", &b), seam, a, b }
+    }
+
+    fn start(&self, more: &str) -> Replicator {
+        let file = format!(
+            "clusters = A, B\nA.bootstrap.servers = {}\nB.bootstrap.servers = {}\nA->B.enabled = true\n\
+             refresh.topics.interval.seconds = 1\nrefresh.groups.interval.seconds = 1\n\
+             emit.checkpoints.interval.seconds = 1\nsync.group.offsets.enabled = true\n\
+             sync.group.offsets.interval.seconds = 1\nB.offset.flush.interval.ms = 500\n{more}\n",
+            self.a.bootstrap(),
+            self.b.bootstrap()
+        );
+        let report = config::load("test.properties", file.as_bytes(), &config::Options::default());
+        let settings = report.settings.unwrap_or_else(|| panic!("{:?}", report.problems));
+        Replicator::start(self.seam.clone(), settings.process)
+    }
+
+    async fn commit(&self, cluster: &Cluster, group: &str, topic: &str, offset: i64) {
+        let committed = CommittedOffset { offset, metadata: Arc::from("m") };
+        let offsets = GroupOffsets::from([((Arc::from(topic), 0), committed)]);
+        for result in cluster.commit_group_offsets(&Arc::from(group), &offsets).await.unwrap().into_values() {
+            result.unwrap();
+        }
+    }
+}
+
+async fn cluster(seam: &Seam, seed: u64, host: &str) -> EmbeddedCluster {
+    let settings =
+        broker::Settings { brokers: 3, seed, address: host.parse().unwrap(), ..broker::Settings::default() };
+    EmbeddedCluster::start(seam.clone(), settings).await.unwrap()
+}
+
+/// Appends one batch of records.
+fn append(cluster: &EmbeddedCluster, topic: &str, first: u32, count: u32) {
+    let mut builder = BatchBuilder::new(BatchOptions::new(Codec::None));
+    for number in first..first + count {
+        let record = RecordData {
+            timestamp: i64::from(number),
+            key: Some(Bytes::from(format!("{number}"))),
+            value: Some(Bytes::from(format!("value {number}"))),
+            headers: Vec::new(),
+        };
+        builder.push(&record).unwrap();
+    }
+    let origin = log::Origin::Client(log::Verification::Missing);
+    let batch = builder.build().unwrap();
+    cluster.log(topic, 0, |log| log.append(0, 0, &batch, origin).unwrap()).unwrap();
+}
+
+/// Keys and values of an internal topic.
+fn records(cluster: &EmbeddedCluster, topic: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut records = Vec::new();
+    for batch in cluster.batches(topic, 0).unwrap_or_default() {
+        for record in OpenBatch::open(&batch, 1 << 20).unwrap().records() {
+            let record = record.unwrap();
+            records.push((record.key.unwrap().to_vec(), record.value.unwrap().to_vec()));
+        }
+    }
+    records
+}
+
+/// The checkpoints that stand: (group, topic) to (upstream, downstream, metadata).
+fn checkpoints(cluster: &EmbeddedCluster) -> BTreeMap<(String, String), (i64, i64, String)> {
+    let decoded = records(cluster, "A.checkpoints.internal").into_iter().map(|(key, value)| {
+        let one = Checkpoint::decode(&key, &value).unwrap();
+        let place = (one.group.to_string(), one.target.topic.to_string());
+        (place, (one.upstream, one.downstream, one.metadata.to_string()))
+    });
+    decoded.collect()
+}
+
+async fn until(replicator: &Replicator, what: &str, condition: impl Fn(&ReplicatorStatus) -> bool) {
+    let started = tokio::time::Instant::now();
+    loop {
+        let status = replicator.status().await;
+        if condition(&status) {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}: {:#?}", status.flows[0].translation);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn group(status: &ReplicatorStatus, name: &str) -> GroupStatus {
+    let groups = status.flows[0].translation.groups.clone().unwrap_or_default();
+    groups.groups.get(name).cloned().unwrap_or_default()
+}
+
+fn sync(status: &ReplicatorStatus, name: &str) -> Option<GroupSync> {
+    group(status, name).sync.map(|sync| sync.result)
+}
+
+fn committed(cluster: &EmbeddedCluster, group: &str) -> Vec<(String, i64, String)> {
+    cluster
+        .committed(group)
+        .into_iter()
+        .map(|(topic, _, offset, metadata)| (topic, offset, metadata))
+        .collect()
+}
+
+async fn moves_groups(seam: Seam, hosts: [&str; 2]) {
+    let stage = Stage::new(seam, hosts).await;
+    let (a, b) = (&stage.a, &stage.b);
+    a.create_topic("t", 1, 1, &[]).unwrap();
+    // Records before the copy, so that offsets differ on both sides.
+    b.create_topic("A.t", 1, 1, &[]).unwrap();
+    append(b, "A.t", 900, 7);
+    (0..30).for_each(|batch| append(a, "t", batch * 10, 10));
+    for (name, offset) in [("end", 300), ("middle", 123), ("start", 0), ("console-consumer-1", 5)] {
+        stage.commit(&stage.source, name, "t", offset).await;
+    }
+    let replicator = stage.start("A->B.topics = t.*");
+    until(&replicator, "all groups", |status| {
+        ["end", "middle", "start"].iter().all(|name| sync(status, name) == Some(GroupSync::InSync))
+    })
+    .await;
+    let at = |offset: i64| vec![("A.t".to_owned(), offset, "m".to_owned())];
+    assert_eq!(committed(b, "end"), at(307));
+    assert_eq!(committed(b, "middle"), at(130));
+    assert_eq!(committed(b, "start"), at(7));
+    assert!(committed(b, "console-consumer-1").is_empty());
+    let place = |group: &str| (group.to_owned(), "A.t".to_owned());
+    assert_eq!(checkpoints(b)[&place("middle")], (123, 130, "m".to_owned()));
+    assert!(!checkpoints(b).contains_key(&place("console-consumer-1")));
+
+    // Forward at the source: forward on the target. Set back at the source: back, because the offset there is ours.
+    stage.commit(&stage.source, "middle", "t", 200).await;
+    stage.commit(&stage.source, "end", "t", 20).await;
+    until(&replicator, "both moves", |_| committed(b, "middle") == at(207) && committed(b, "end") == at(27))
+        .await;
+
+    // Further on the target by itself: left alone, and said so.
+    stage.commit(&stage.target, "start", "A.t", 55).await;
+    stage.commit(&stage.source, "start", "t", 1).await;
+    until(&replicator, "ahead", |status| sync(status, "start") == Some(GroupSync::Ahead)).await;
+    assert_eq!(committed(b, "start"), at(55));
+    replicator.stop().await;
+
+    // What this process knew is known to the next one, exactly.
+    stage.commit(&stage.source, "late", "t", 77).await;
+    append(a, "t", 300, 10);
+    let replicator = stage.start("A->B.topics = t.*");
+    until(&replicator, "late", |status| sync(status, "late") == Some(GroupSync::InSync)).await;
+    assert_eq!(committed(b, "late"), at(84));
+    assert_eq!(checkpoints(b)[&place("late")], (77, 84, "m".to_owned()));
+    until(&replicator, "syncs", |status| status.flows[0].translation.offset_syncs.emitted > 0).await;
+    replicator.stop().await;
+
+    // Offset syncs are pairs of one record, and the newest stands last.
+    let syncs: Vec<OffsetSync> = records(a, "mm2-offset-syncs.B.internal")
+        .iter()
+        .map(|(key, value)| OffsetSync::decode(key, value).unwrap())
+        .filter(|sync| &*sync.source.topic == "t")
+        .collect();
+    assert!(syncs.iter().all(|sync| sync.downstream == sync.upstream + 7), "{syncs:?}");
+    assert_eq!(syncs.last().map(|sync| sync.upstream), Some(309));
+    assert!(a.violations().is_empty() && b.violations().is_empty());
+}
+
+#[tokio::test]
+async fn groups_move_over_tcp() {
+    moves_groups(Seam::real(), ["127.0.0.1", "127.0.0.1"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_move_in_the_simulated_network() {
+    moves_groups(Seam::Simulated(Simulation::new(7)), ["10.0.0.1", "10.0.0.2"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_are_named_by_their_format() {
+    let stage = Stage::new(Seam::Simulated(Simulation::new(3)), ["10.0.0.1", "10.0.0.2"]).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    append(&stage.a, "t", 0, 10);
+    stage.commit(&stage.source, "app", "t", 4).await;
+    let replicator = stage.start("A->B.topics = t\nkmirror.group.format = {source}-{group}");
+    until(&replicator, "A-app", |status| sync(status, "A-app") == Some(GroupSync::InSync)).await;
+    replicator.stop().await;
+    assert_eq!(committed(&stage.b, "A-app"), [("A.t".to_owned(), 4, "m".to_owned())]);
+    assert!(committed(&stage.b, "app").is_empty());
+    assert_eq!(checkpoints(&stage.b).keys().next().map(|(group, _)| group.as_str()), Some("A-app"));
+}
+
+/// Both ways as MirrorMaker: the pair whose flow is off has heartbeats, too, and these are what the flow copies.
+#[tokio::test(start_paused = true)]
+async fn heartbeats_are_written_and_copied() {
+    let stage = Stage::new(Seam::Simulated(Simulation::new(9)), ["10.0.0.1", "10.0.0.2"]).await;
+    let replicator = stage.start("offset-syncs.topic.location = target\nA->B.topics = none");
+    until(&replicator, "a heartbeat", |status| {
+        let link = status.flows[0].translation.heartbeats.get("heartbeats").cloned();
+        link.is_some_and(|link| link.hops == 1 && link.newest_ms.is_some())
+    })
+    .await;
+    until(&replicator, "syncs", |status| status.flows[0].translation.offset_syncs.emitted > 0).await;
+    replicator.stop().await;
+    let beats = |cluster: &EmbeddedCluster, topic: &str| -> Vec<(String, String)> {
+        let decode = |(key, value): &(Vec<u8>, Vec<u8>)| {
+            let beat = Heartbeat::decode(key, value).unwrap();
+            (beat.source.to_string(), beat.target.to_string())
+        };
+        records(cluster, topic).iter().map(decode).collect()
+    };
+    let pair = |source: &str, target: &str| (source.to_owned(), target.to_owned());
+    assert!(beats(&stage.a, "heartbeats").iter().all(|beat| *beat == pair("B", "A")));
+    assert!(beats(&stage.b, "heartbeats").iter().all(|beat| *beat == pair("A", "B")));
+    assert!(beats(&stage.b, "A.heartbeats").contains(&pair("B", "A")));
+    assert!(stage.a.topics().iter().all(|(topic, _)| !topic.starts_with("mm2-offset-syncs")));
+    assert!(!records(&stage.b, "mm2-offset-syncs.A.internal").is_empty());
+}
