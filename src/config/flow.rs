@@ -8,8 +8,8 @@ use super::scoping::{self, Client, Scope, Setting, Side};
 use super::{misnamed, naming, translation, values};
 use crate::client::{FetchSettings, IsolationLevel, ProduceSettings};
 use crate::mirror::{
-    Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
-    OnOversize, OnRefused, OnSourceReset, PatternList, ReplicationFactor, topics_exclude_default,
+    Batching, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset, OnOversize, OnRefused,
+    OnSourceReset, PatternList, ReplicationFactor, config_properties_exclude_default, topics_exclude_default,
 };
 use crate::record::Codec;
 
@@ -121,8 +121,12 @@ fn read_patterns(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
     let exclude = topics_exclude_default(flow.policy.compat);
     flow.topics_exclude = patterns(reader, "topics.exclude", Some("topics.blacklist"), exclude);
     let key = "config.properties.exclude";
-    flow.config_properties_exclude =
-        patterns(reader, key, Some("config.properties.blacklist"), &CONFIG_PROPERTIES_EXCLUDE_DEFAULT);
+    flow.config_properties_exclude = patterns(
+        reader,
+        key,
+        Some("config.properties.blacklist"),
+        &config_properties_exclude_default(flow.policy.compat),
+    );
 }
 
 /// A list of patterns; `removed` is what the key was called before 2.7, which releases since 4.0 ignore.

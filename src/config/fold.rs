@@ -89,6 +89,27 @@ pub(super) fn keys(entries: &mut Vec<Entry>, source: &mut SourceText, problems: 
     });
 }
 
+/// `A -> B.topics = x`: for Java the blank ends the key, and the rest is its value.
+pub(super) fn arrows(entries: &mut [Entry], source: &SourceText, problems: &mut Vec<Problem>) {
+    for entry in entries {
+        let Some(rest) = entry.value.strip_prefix("->").filter(|_| !entry.key.contains(['.', '>'])) else {
+            continue;
+        };
+        let Some(end) = rest.trim_start().find(|c: char| c == '=' || c == ':' || c.is_whitespace()) else {
+            continue;
+        };
+        let rest = rest.trim_start();
+        let value = rest[end..].trim_start();
+        let value = value.strip_prefix(['=', ':']).unwrap_or(value).trim_start().to_owned();
+        let key = format!("{}->{}", entry.key, &rest[..end]);
+        let (line, _) = source.position(entry.key_span.start);
+        let problem = Problem::warning(format!("the key in line {line} is read as {key}, without blanks"));
+        let theirs = format!("reads the key {:?}, which it does not know", entry.key);
+        problems.push(problem.at(entry.key_span).help(format!("write {key}")).mirror_maker(theirs));
+        *entry = entry.rewritten(key, value);
+    }
+}
+
 /// Behind a `＝` or `：` at the start of a value, which Java took for a part of it.
 fn separator(value: &str) -> Option<usize> {
     ["\u{ef}\u{bc}\u{9d}", "\u{ef}\u{bc}\u{9a}"]

@@ -28,6 +28,7 @@ pub(super) struct Linted {
 pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>) -> Linted {
     let properties::Properties { mut entries, mut problems } = properties::parse(bytes);
     fold::keys(&mut entries, source, &mut problems);
+    fold::arrows(&mut entries, source, &mut problems);
     let mut linted = Linted { entries, raw: Scope::new(), clusters: Vec::new(), problems };
     for entry in linted.entries.iter().filter(|entry| keys::is_secret(&entry.key)) {
         source.mask(entry.value_span);

@@ -140,4 +140,6 @@ fn failed(name: &str, message: String) -> Report {
 }
 
 #[cfg(test)]
+mod shapes_tests;
+#[cfg(test)]
 mod tests;

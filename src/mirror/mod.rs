@@ -38,5 +38,6 @@ pub use rename::Rename;
 pub use replicator::Replicator;
 pub use settings::{
     Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
-    OnOversize, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor, topics_exclude_default,
+    OnOversize, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor,
+    config_properties_exclude_default, topics_exclude_default,
 };

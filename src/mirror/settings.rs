@@ -111,6 +111,13 @@ pub const CONFIG_PROPERTIES_EXCLUDE_DEFAULT: [&str; 10] = [
     "min\\.insync\\.replicas",
 ];
 
+/// `config.properties.exclude` of a release: before 4.3 the timestamp limits were copied.
+pub fn config_properties_exclude_default(compat: Compat) -> Vec<&'static str> {
+    let of_4_3 = |name: &&str| name.contains("before") || name.contains("after");
+    let all = CONFIG_PROPERTIES_EXCLUDE_DEFAULT.into_iter();
+    all.filter(|name| compat != Compat::V3_9 || !of_4_3(name)).collect()
+}
+
 impl FlowSettings {
     /// MirrorMaker's defaults for a flow, but for three that are shorter here: `offset.flush.interval.ms` with 5 s,
     /// `refresh.topics.interval.seconds` with 10 s and `refresh.groups.interval.seconds` with 60 s.
