@@ -203,6 +203,8 @@ impl Simulation {
     pub(super) async fn dial(&self, address: SocketAddr) -> io::Result<SimulatedStream> {
         let latency = std::future::poll_fn(|cx| self.poll_link(cx, address)).await?;
         tokio::time::sleep(latency * 2).await;
+        // The link may be another by now.
+        let latency = std::future::poll_fn(|cx| self.poll_link(cx, address)).await?;
         self.connect(address, Link::Up(latency))
     }
 
