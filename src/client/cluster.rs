@@ -293,7 +293,12 @@ impl Cluster {
             let attempt = self.ask_any(&Subject::Cluster, &build, OTHERS_MAX);
             match retry.within(attempt).await? {
                 Ok(answer) => return Ok(answer.response),
-                Err(error) => retry.after(error, &Node::Any).await?,
+                Err(error) => {
+                    if error.code() == Some(ErrorCode::REBOOTSTRAP_REQUIRED) {
+                        self.command(Command::Rebootstrap).await?;
+                    }
+                    retry.after(error, &Node::Any).await?;
+                }
             }
         }
     }

@@ -207,3 +207,51 @@ fn members_find_each_other_under_faults() {
         });
     }
 }
+
+/// What the known brokers of a cluster that has moved away still do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// They say so.
+    TellsSo,
+    /// They are gone.
+    Gone,
+    /// They were never to be reached at the addresses in the metadata.
+    Unreachable,
+}
+
+/// `metadata.recovery.strategy=rebootstrap`, Kafka's default since 4.0 (KIP-899, KIP-1102).
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_has_moved_is_found_by_its_bootstrap_servers() {
+    for left in [Left::TellsSo, Left::Gone, Left::Unreachable] {
+        let simulation = Simulation::new(1);
+        let seam = Seam::Simulated(simulation.clone());
+        let begin = async |host: &str, seed: u64, advertised_host: &str| {
+            let settings = broker::Settings {
+                brokers: 3,
+                seed,
+                address: host.parse().unwrap(),
+                advertised_host: advertised_host.to_owned(),
+                port: 9_092,
+                ..broker::Settings::default()
+            };
+            EmbeddedCluster::start(seam.clone(), settings).await.unwrap()
+        };
+        let old = begin("10.0.0.1", 1, if left == Left::Unreachable { "10.9.9.9" } else { "" }).await;
+        let new = begin("10.0.0.2", 2, "").await;
+        new.create_topic("here", 1, 1, &[]).unwrap();
+        simulation.host("kafka", "10.0.0.1".parse().unwrap());
+        let cluster = Cluster::new(seam.clone(), Settings::new("A", vec!["kafka:9092".parse().unwrap()]));
+        let before = cluster.refresh(Topics::All).await.unwrap();
+        assert_eq!(before.topics().count(), 0, "{left:?}");
+        simulation.host("kafka", "10.0.0.2".parse().unwrap());
+        let effect = Effect::Error(ErrorCode::REBOOTSTRAP_REQUIRED.0);
+        if left == Left::TellsSo {
+            old.fault(FaultRule { key: None, broker: None, when: When::After(0), times: u64::MAX, effect });
+        } else {
+            old.shutdown().await;
+        }
+        let after = timeout(Duration::from_secs(30), cluster.refresh(Topics::All)).await.unwrap().unwrap();
+        assert!(after.topic("here").is_some(), "{left:?}: {after:?}");
+        assert_ne!(before.cluster_id, after.cluster_id, "{left:?}");
+    }
+}

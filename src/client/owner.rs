@@ -25,8 +25,16 @@ const TROUBLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the owner is asked for.
 pub(super) enum Command {
-    Connect { route: Route, reply: oneshot::Sender<Result<Connection, Error>> },
-    Refresh { topics: Topics, reply: Option<oneshot::Sender<Result<Arc<ClusterView>, Error>>> },
+    Connect {
+        route: Route,
+        reply: oneshot::Sender<Result<Connection, Error>>,
+    },
+    Refresh {
+        topics: Topics,
+        reply: Option<oneshot::Sender<Result<Arc<ClusterView>, Error>>>,
+    },
+    /// What is known of the cluster leads nowhere: begin at the bootstrap servers.
+    Rebootstrap,
 }
 
 /// Whom to connect to.
@@ -117,6 +125,15 @@ impl Owner {
                 let urgency = if reply.is_some() { Urgency::Now } else { Urgency::Spaced };
                 self.wanted.extend(reply);
                 self.refresher.want(topics, urgency, Instant::now(), self.seam.random());
+            }
+            Command::Rebootstrap => {
+                tracing::warn!(
+                    target: "kmirror::client",
+                    cluster = %self.settings.alias,
+                    "a broker says that what is known of the cluster is stale; beginning again at bootstrap.servers"
+                );
+                self.pool = Pool::new(&self.settings.bootstrap_servers, self.settings.net.reconnect_backoff);
+                self.resolve_bootstrap();
             }
         }
     }

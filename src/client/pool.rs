@@ -2,7 +2,8 @@
 //!
 //! Known brokers and bootstrap servers stand in one table. A node that fails backs off (`reconnect.backoff.ms`, doubling)
 //! and is chosen after all that failed less; so a dead bootstrap server is skipped, and when all known brokers fail, the
-//! bootstrap servers get their turn again (KIP-899). A node that is silent for now is asked after all others.
+//! bootstrap servers get their turn again (KIP-899). A node that is silent for now is asked after all others. Where a broker
+//! says that all is stale (KIP-1102), the table is made anew.
 
 use std::collections::BTreeMap;
 

@@ -300,7 +300,9 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
         "metadata.recovery.strategy",
         "cpa",
         Choice(&["none", "rebootstrap"]),
-        Nothing("bootstrap servers are asked again whenever no broker answers"),
+        Nothing(
+            "bootstrap servers are asked again whenever no broker answers, or one says REBOOTSTRAP_REQUIRED",
+        ),
     ),
     client(
         "metadata.recovery.rebootstrap.trigger.ms",

@@ -25,6 +25,9 @@ use crate::broker::wire::Request;
 /// leads partition `hash(key) % 50`.
 const COORDINATOR_PARTITIONS: i32 = 50;
 
+/// From this version on a reply has a code for itself (KIP-1102).
+const REBOOTSTRAP_VERSION: i16 = 13;
+
 impl ClusterState {
     pub(super) fn handle_api_versions(&mut self, request: &Request) -> Handled {
         // The body must be readable, its content is of no use here.
@@ -63,6 +66,10 @@ impl ClusterState {
 
     pub(super) fn handle_metadata(&mut self, request: &Request, _now_ms: i64) -> Handled {
         let body: MetadataRequest = request.decode()?;
+        let rebootstrap = ResponseError::RebootstrapRequired.code();
+        if request.refuse_with == Some(rebootstrap) && request.version >= REBOOTSTRAP_VERSION {
+            return Ok(request.reply(&MetadataResponse::default().with_error_code(rebootstrap)));
+        }
         let asks_all = match &body.topics {
             None => true,
             Some(topics) => topics.is_empty() && request.version == 0,
