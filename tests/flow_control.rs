@@ -168,7 +168,7 @@ impl Owner {
     }
 
     async fn command(&self, command: ControlCommand) {
-        self.control.commands.send(command).await.unwrap();
+        self.control.orders.tell(command).await;
     }
 
     async fn stop(mut self) {

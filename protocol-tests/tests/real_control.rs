@@ -94,7 +94,7 @@ impl Owner {
     }
 
     async fn stop(mut self) {
-        self.control.commands.send(ControlCommand::Stop).await.unwrap();
+        self.control.orders.tell(ControlCommand::Stop).await;
         self.state(|state| *state == FlowState::Stopped).await;
     }
 }

@@ -12,14 +12,18 @@
 //!  └──────── everything in flight again ◄── Resending ◄┤
 //!  └──────── nothing unacknowledged ◄── requeue() ◄────┘ the others: known not to be appended, cut anew
 //! ```
+//!
+//! Where the broker may have forgotten us since, the log is read before anything of unknown outcome is sent again:
+//! Draining ──inquire()──► Inquiring ──found()──► Draining, with nothing unknown, or Open.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::window::EntryId;
-use crate::client::PartitionKey;
+use crate::client::{PartitionKey, TargetKey};
 use crate::record::{self, HEADER_BYTES, ProducerIdentity};
 
 /// The broker keeps this many batches per producer and partition (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
@@ -27,6 +31,12 @@ pub const UNACKED_BATCHES_MAX: usize = 5;
 
 /// Silence after which the broker may have forgotten our producer (`producer.id.expiration.ms` is a day by default).
 const CONFIRMED_FOR: Duration = Duration::from_secs(6 * 3_600);
+/// The same, where the last records were old: brokers look for producers to forget every ten minutes.
+const CONFIRMED_FOR_IF_OLD: Duration = Duration::from_secs(1);
+/// A batch whose outcome is unknown is not sent again blindly after this time.
+const UNKNOWN_FOR_MAX: Duration = Duration::from_secs(12 * 3_600);
+/// Nor is one whose records are older than this, in ms: brokers go by the records' timestamps (see [`super::evidence`]).
+const REMEMBERED_FOR_MS: i64 = 12 * 3_600_000;
 
 /// A batch that is to be appended, with the source offsets that its records come from.
 #[derive(Clone, Debug)]
@@ -98,6 +108,7 @@ pub struct Append {
     unacked: VecDeque<Unacked>,
     phase: Phase,
     confirmed: Option<Duration>,
+    forgets_soon: bool,
     failures: u32,
 }
 
@@ -125,7 +136,26 @@ enum Sent {
 enum Phase {
     Open,
     Draining(Remedy),
+    /// The target's log is read, by the inquiry of this number.
+    Inquiring(Remedy, u64),
     Resending,
+}
+
+/// A question to a target partition's log: which batches of a producer are in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inquiry {
+    /// Its number.
+    pub id: u64,
+    /// The target partition.
+    pub key: TargetKey,
+    /// Its topic.
+    pub topic: Arc<str>,
+    /// Its number.
+    pub partition: i32,
+    /// Everything before this offset is known.
+    pub from_offset: i64,
+    /// Producer id and epoch.
+    pub producer: (i64, i16),
 }
 
 /// What a failure calls for, once nothing is in flight any more.
@@ -191,13 +221,15 @@ impl Append {
             unacked: VecDeque::new(),
             phase: Phase::Open,
             confirmed: None,
+            forgets_soon: false,
             failures: 0,
         }
     }
 
     /// Whether a new batch may be sent after those that are unacknowledged.
     pub fn takes_new(&self, now: Duration) -> bool {
-        let confirmed = self.confirmed.is_some_and(|at| now.saturating_sub(at) < CONFIRMED_FOR);
+        let lasts = if self.forgets_soon { CONFIRMED_FOR_IF_OLD } else { CONFIRMED_FOR };
+        let confirmed = self.confirmed.is_some_and(|at| now.saturating_sub(at) < lasts);
         self.phase == Phase::Open && self.unacked.len() < if confirmed { UNACKED_BATCHES_MAX } else { 1 }
     }
 
@@ -211,9 +243,9 @@ impl Append {
         self.phase == Phase::Resending && (self.confirmed.is_some() || self.in_flight() == 0)
     }
 
-    /// Failed and waits, for answers or for its back-off.
+    /// Failed and waits, for answers, for its back-off, or for what the log tells.
     pub fn is_draining(&self) -> bool {
-        matches!(self.phase, Phase::Draining(_))
+        matches!(self.phase, Phase::Draining(_) | Phase::Inquiring(..))
     }
 
     /// Batches in flight.
@@ -243,13 +275,65 @@ impl Append {
         self.failures
     }
 
-    /// Since when the oldest batch whose outcome is unknown has been on its way.
-    pub fn unknown_since(&self) -> Option<Duration> {
-        self.unacked
-            .iter()
-            .filter(|unacked| unacked.sent == Sent::Unknown)
-            .map(|unacked| unacked.first_sent)
-            .min()
+    /// Whether a batch of unknown outcome is in doubt for so long, or is so old, that the broker may have forgotten it.
+    pub fn may_be_forgotten(&self, now: Duration, now_ms: i64) -> bool {
+        self.unacked.iter().filter(|unacked| unacked.sent == Sent::Unknown).any(|unacked| {
+            now.saturating_sub(unacked.first_sent) > UNKNOWN_FOR_MAX
+                || is_old(unacked.cargo.max_timestamp, now_ms)
+        })
+    }
+
+    /// Waits for the log to be read by this inquiry; gives the producer to look for.
+    pub fn inquire(&mut self, id: u64) -> Option<(i64, i16)> {
+        let Phase::Draining(remedy) = self.phase else { return None };
+        self.phase = Phase::Inquiring(remedy, id);
+        Some((self.identity.producer_id, self.identity.producer_epoch))
+    }
+
+    /// An inquiry has brought nothing, or will never end. `false` when it was none of ours.
+    pub fn give_up_inquiry(&mut self, id: Option<u64>) -> bool {
+        let Phase::Inquiring(remedy, current) = self.phase else { return false };
+        if id.is_some_and(|id| id != current) {
+            return false;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.phase = Phase::Draining(remedy);
+        true
+    }
+
+    /// Takes what an inquiry has found, base sequences with base offsets; gives what is acknowledged by it. All else is
+    /// not in the log, and goes one by one until the broker has acknowledged one of us again.
+    pub fn found(&mut self, id: u64, batches: &[(i32, i64)]) -> Result<Vec<Acked>, OvertakenError> {
+        if !self.give_up_inquiry(Some(id)) {
+            return Ok(Vec::new());
+        }
+        let offset_of =
+            |sequence| batches.iter().find(|(found, _)| *found == sequence).map(|&(_, offset)| offset);
+        let count = self.unacked.iter().take_while(|unacked| offset_of(unacked.sequence).is_some()).count();
+        let overtaking =
+            self.unacked.iter().skip(count).find(|unacked| offset_of(unacked.sequence).is_some());
+        if let (Some(missing), Some(taken)) = (self.unacked.get(count), overtaking) {
+            return Err(OvertakenError { missing: missing.sequence, taken: taken.sequence });
+        }
+        (self.failures, self.confirmed) = (0, None);
+        let appended = self
+            .unacked
+            .drain(..count)
+            .map(|unacked| Acked { base_offset: offset_of(unacked.sequence), cargo: unacked.cargo });
+        let appended = appended.collect();
+        for unacked in &mut self.unacked {
+            (unacked.sent, unacked.in_doubt) = (Sent::NotAppended, false);
+        }
+        if self.unacked.is_empty() {
+            self.phase = Phase::Open;
+        }
+        Ok(appended)
+    }
+
+    /// The last batch that was acknowledged has this timestamp. The broker may forget us within minutes when it is old:
+    /// after a failure it must take one batch before it is trusted with five.
+    pub fn acked_timestamp(&mut self, max_timestamp: i64, now_ms: i64) {
+        self.forgets_soon = is_old(max_timestamp, now_ms);
     }
 
     /// Sends a new batch as part of `request`: gives it its sequence and freezes it.
@@ -403,9 +487,12 @@ impl Append {
 
     /// Answers come in order, so the first failure that is seen is the cause and later ones are its consequences.
     fn drain(&mut self, index: usize, remedy: Remedy) {
+        if self.forgets_soon {
+            self.confirmed = None;
+        }
         match self.phase {
             Phase::Draining(Remedy::Resend) if index == 0 => self.phase = Phase::Draining(remedy),
-            Phase::Draining(_) => {}
+            Phase::Draining(_) | Phase::Inquiring(..) => {}
             Phase::Open | Phase::Resending => {
                 self.failures = self.failures.saturating_add(1);
                 self.phase = Phase::Draining(remedy);
@@ -429,6 +516,11 @@ pub enum Numbering {
     NextEpoch,
     /// From 0 under another producer.
     Producer(i64, i16),
+}
+
+/// Whether brokers may have dropped a producer of which this is the last timestamp. Some records have none, -1.
+fn is_old(max_timestamp: i64, now_ms: i64) -> bool {
+    now_ms.saturating_sub(max_timestamp) > REMEMBERED_FOR_MS
 }
 
 /// The sequence that follows `record_count` records from `sequence` on; wraps from 2^31 - 1 to 0.
@@ -577,6 +669,61 @@ mod tests {
         append.resend(4).unwrap();
         append.answered(4, Verdict::OutOfSequence, T0).unwrap();
         assert!(append.first_is_not_appended(), "the leader's own sequence tells");
+    }
+
+    #[test]
+    fn what_the_broker_may_have_forgotten_is_looked_up_before_it_is_sent_again() {
+        let now_ms = 1_767_225_600_000;
+        let mut append = confirmed();
+        for request in 2..5 {
+            let fresh = Cargo { max_timestamp: now_ms, ..cargo(0, 10) };
+            append.send(fresh, request, T0).unwrap();
+        }
+        (2..5).for_each(|request| append.lost(request));
+        assert!(!append.may_be_forgotten(T0, now_ms));
+        assert!(append.may_be_forgotten(T0 + UNKNOWN_FOR_MAX * 2, now_ms), "unknown for long");
+        assert!(append.may_be_forgotten(T0, now_ms + REMEMBERED_FOR_MS + 1), "old records");
+        assert_eq!(append.inquire(7), Some((9, 0)));
+        assert_eq!((append.settled(), append.inquire(8)), (None, None));
+        assert!(
+            append.found(6, &[]).unwrap().is_empty() && append.settled().is_none(),
+            "an inquiry of before"
+        );
+        assert!(append.give_up_inquiry(Some(7)));
+        assert_eq!(append.settled(), Some(Remedy::Resend));
+        append.inquire(8);
+        let acked = append.found(8, &[(0, 0), (10, 10), (20, 25)]).unwrap();
+        assert_eq!(acked.iter().map(|acked| acked.base_offset).collect::<Vec<_>>(), [Some(10), Some(25)]);
+        assert!(append.first_is_not_appended() && !append.may_be_forgotten(T0, now_ms * 2));
+        append.start_resending();
+        assert!(append.resend(9).is_some() && append.settled().is_none());
+    }
+
+    #[test]
+    fn a_log_that_holds_a_later_batch_without_an_earlier_one_is_an_error() {
+        let mut append = confirmed();
+        append.send(cargo(0, 10), 2, T0).unwrap();
+        append.send(cargo(0, 10), 3, T0).unwrap();
+        (2..4).for_each(|request| append.lost(request));
+        append.inquire(1);
+        assert_eq!(append.found(1, &[(20, 10)]).unwrap_err(), OvertakenError { missing: 10, taken: 20 });
+    }
+
+    #[test]
+    fn a_producer_of_old_records_is_not_trusted_for_long_nor_after_a_failure() {
+        let mut append = confirmed();
+        append.acked_timestamp(5, REMEMBERED_FOR_MS * 2);
+        assert!(append.takes_new(T0));
+        let later = T0 + CONFIRMED_FOR_IF_OLD;
+        append.send(cargo(0, 1), 9, later).unwrap();
+        assert!(!append.takes_new(later), "not for long");
+        append.answered(9, Verdict::Appended(None), later).unwrap();
+        append.send(cargo(0, 1), 2, T0).unwrap();
+        append.send(cargo(0, 1), 3, T0).unwrap();
+        append.answered(2, Verdict::Failed(Remedy::Resend), T0).unwrap();
+        append.answered(3, Verdict::OutOfSequence, T0).unwrap();
+        append.start_resending();
+        assert!(append.resend(4).is_some() && append.resend(5).is_none(), "one by one");
     }
 
     #[test]

@@ -9,18 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kafka_protocol::messages::InitProducerIdRequest;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::append::Inquiry;
 use super::budget::Budget;
 use super::control::{
     Control, ControlCommand, ControlEvent, Granted, PartitionStart, TopicReady, start_control,
 };
 use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, RewriteJob};
+use super::evidence::{self, Evidence};
 use super::groups::{Groups, TranslateRequest};
+use super::producer_id::init_producer;
 use super::settings::FlowSettings;
+use super::start::StartAt;
 use super::state::records::{Position as StoredPosition, StateRecord};
 use super::state::{PositionStore, StoreError, TopicPartition};
 use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus};
@@ -29,8 +32,8 @@ use super::topics::sync::Followed;
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
 use crate::client::produce::{ProduceLane, spawn_produce_lane};
 use crate::client::{
-    Cluster, ClusterView, ErrorCode, FetchCommand, FetchEvent, HostPort, LaneId, Node, PartitionKey,
-    ProduceCommand, ProduceEvent, Topics,
+    Cluster, ClusterView, FetchCommand, FetchEvent, HostPort, LaneId, PartitionKey, ProduceCommand,
+    ProduceEvent, Topics,
 };
 use crate::net::Backoff;
 use crate::record::{self, Piece};
@@ -38,7 +41,7 @@ use crate::seam::Seam;
 
 /// Fetch events that wait for the flow; each is at most one read of one partition.
 const FETCH_EVENTS_MAX: usize = 4;
-/// Bytes alive for each fetch lane before reading pauses.
+/// Bytes alive for each fetch lane before reading pauses; the engine lets it grow with the round trip.
 const LANE_WINDOW_BYTES: usize = 3 * 1024 * 1024;
 /// The most that a compressed batch may have when it is opened to be rewritten.
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -122,8 +125,6 @@ struct Owner {
     followed: BTreeMap<Followed, SyncStatus>,
     discovered: bool,
     saved: BTreeMap<TopicPartition, i64>,
-    /// Offsets that may stand in the store for a partition: the last one that is known to, and one that is under way.
-    stored_offsets: BTreeMap<TopicPartition, Vec<i64>>,
     /// Partitions that were copied when the right to write was lost, and have no start since.
     unsure: BTreeSet<TopicPartition>,
     saving: Option<JoinHandle<Saved>>,
@@ -134,6 +135,8 @@ struct Owner {
     rewritten: mpsc::UnboundedReceiver<(u64, Rewritten)>,
     rewritten_sender: mpsc::UnboundedSender<(u64, Rewritten)>,
     rewriters: Arc<Semaphore>,
+    evidence: mpsc::UnboundedReceiver<(Inquiry, Evidence)>,
+    evidence_sender: mpsc::UnboundedSender<(Inquiry, Evidence)>,
     stopping: Option<Instant>,
     writes: watch::Sender<bool>,
     syncs: Syncs,
@@ -177,12 +180,13 @@ impl Lanes {
 }
 
 /// Whose position a start was decided from.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// The right to write has not been lost since the last start.
     First,
-    /// It was lost, but what is stored is what this process has stored: the engine knows more.
+    /// It was lost, but nobody is known to have copied more than we have: the engine goes on.
     Ours,
-    /// It was lost, and somebody else has written since.
+    /// It was lost, and somebody else has written since, or the logs are others now.
     Others,
 }
 
@@ -193,6 +197,7 @@ enum Wake {
     Produce(LaneId, ProduceEvent),
     Rewritten(u64, Rewritten),
     Producer(i64, i16),
+    Evidence(Inquiry, Evidence),
     View,
     Saved(Saved),
     Synced(Written),
@@ -201,6 +206,7 @@ enum Wake {
     Fetch(LaneId, FetchEvent),
     Flush,
     Timer,
+    Room,
 }
 
 impl Owner {
@@ -218,6 +224,7 @@ impl Owner {
         let (producers_sender, producers) = mpsc::unbounded_channel();
         let (rewritten_sender, rewritten) = mpsc::unbounded_channel();
         let (translator, translations) = mpsc::channel(1);
+        let (evidence_sender, evidence) = mpsc::unbounded_channel();
         Owner {
             syncs: Syncs::new(&seam, &settings, &source, &target),
             engine: Engine::new(engine_settings(&settings, target.settings().retry_backoff), budget.clone()),
@@ -237,7 +244,6 @@ impl Owner {
             followed: BTreeMap::new(),
             discovered: false,
             saved: BTreeMap::new(),
-            stored_offsets: BTreeMap::new(),
             unsure: BTreeSet::new(),
             saving: None,
             last_error: None,
@@ -247,6 +253,8 @@ impl Owner {
             rewritten,
             rewritten_sender,
             rewriters: Arc::new(Semaphore::new(REWRITES_MAX)),
+            evidence,
+            evidence_sender,
             stopping: None,
             writes: watch::Sender::new(false),
             groups: None,
@@ -283,6 +291,9 @@ impl Owner {
                 Wake::Fetch(lane, event) => self.engine.on_fetch(lane.0, event, self.started.elapsed()),
                 Wake::Rewritten(id, result) => self.engine.on_rewritten(id, result, self.started.elapsed()),
                 Wake::Producer(id, epoch) => self.engine.on_producer(id, epoch, self.started.elapsed()),
+                Wake::Evidence(inquiry, evidence) => {
+                    self.engine.on_evidence(inquiry.key, inquiry.id, evidence, self.started.elapsed());
+                }
                 Wake::View => self.follow_leaders(),
                 Wake::Saved(result) => self.on_saved(result),
                 Wake::Flush => {
@@ -299,6 +310,7 @@ impl Owner {
                 Wake::Synced(written) => self.syncs.on_written(written),
                 Wake::Translate(request) => self.translate(request),
                 Wake::Timer => self.engine.on_timer(self.started.elapsed()),
+                Wake::Room => self.control.orders.hand_on(),
             }
             self.carry_out();
             self.go_on_stopping().await;
@@ -322,12 +334,14 @@ impl Owner {
             Some((lane, event)) = self.lanes.produce_events.recv() => Wake::Produce(lane, event),
             Some((id, result)) = self.rewritten.recv() => Wake::Rewritten(id, result),
             Some((id, epoch)) = self.producers.recv() => Wake::Producer(id, epoch),
+            Some((inquiry, evidence)) = self.evidence.recv() => Wake::Evidence(inquiry, evidence),
             Ok(()) = source_view.changed() => { source_view.mark_unchanged(); Wake::View }
             Ok(()) = target_view.changed() => { target_view.mark_unchanged(); Wake::View }
             result = saved(&mut self.saving) => Wake::Saved(result),
             () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Wake::Timer,
             written = self.syncs.written() => Wake::Synced(written),
             Some(request) = self.translations.recv() => Wake::Translate(request),
+            () = self.control.orders.room() => Wake::Room,
             () = sleep_until(flush_at) => Wake::Flush,
             () = sleep_until(look_at) => Wake::Look,
             Some((lane, event)) = self.lanes.fetch_events.recv() => Wake::Fetch(lane, event),
@@ -364,7 +378,7 @@ impl Owner {
     fn on_followed(&mut self, followed: Followed, status: SyncStatus) {
         if followed == Followed::Configs && status.changed > 0 {
             // A full mailbox has something newer in it.
-            let _ = self.control.commands.try_send(ControlCommand::Discover);
+            self.control.orders.discover();
         }
         self.followed.insert(followed, status);
     }
@@ -396,6 +410,7 @@ impl Owner {
         self.last_error = Some(reason);
         let copied = self.keys.iter().filter(|(_, key)| self.engine.position(**key).is_some());
         self.unsure.extend(copied.map(|((topic, index), _)| TopicPartition::new(topic.clone(), *index)));
+        self.control.orders.forget();
         self.engine.suspend(self.started.elapsed());
         self.engine.take_commands();
         self.lanes = Lanes::new();
@@ -421,17 +436,14 @@ impl Owner {
                         self.engine.record_gap(key, gap.from, gap.to, gap.reason.clone());
                     }
                     let downstream = Some(at.downstream).filter(|&offset| offset >= 0);
-                    let located = self.engine.position(key).is_some();
-                    let at_source = TopicPartition::new(topic.clone(), partition);
                     // What is stored now is what this start was decided from.
+                    let at_source = TopicPartition::new(topic.clone(), partition);
                     self.saved.remove(&at_source);
-                    match self.standing_of(&at_source, at.offset) {
-                        Standing::Ours if located => {}
+                    match self.standing_of(&at_source, key, at) {
+                        Standing::Ours => {}
                         Standing::First if self.engine.runs(key) => {}
-                        Standing::Others if located => {
-                            self.engine.start_after_other(key, at.offset, downstream, now);
-                        }
-                        _ => {
+                        Standing::Others => self.engine.start_after_other(key, at.offset, downstream, now),
+                        Standing::First => {
                             self.recall_map(key, &ready, partition);
                             self.engine.start(key, at.offset, downstream, now);
                         }
@@ -448,14 +460,16 @@ impl Owner {
     }
 
     /// Who has written what a start was decided from.
-    fn standing_of(&mut self, partition: &TopicPartition, offset: i64) -> Standing {
-        let stored = self.stored_offsets.entry(partition.clone()).or_default();
+    ///
+    /// What is stored may be less than what this process has stored: a save that was repeated may be under way twice, and
+    /// its first copy arrives after later saves. All that we know to be on the target is there all the same.
+    fn standing_of(&mut self, partition: &TopicPartition, key: PartitionKey, at: &StartAt) -> Standing {
         let is_unsure = self.unsure.remove(partition);
-        if is_unsure && stored.contains(&offset) {
-            return Standing::Ours;
+        match self.engine.position(key).filter(|_| is_unsure) {
+            Some(position) if at.gap.is_none() && at.offset <= position => Standing::Ours,
+            Some(_) => Standing::Others,
+            None => Standing::First,
         }
-        *stored = vec![offset];
-        if is_unsure { Standing::Others } else { Standing::First }
     }
 
     fn key_of(&mut self, ready: &TopicReady, partition: i32) -> PartitionKey {
@@ -485,7 +499,7 @@ impl Owner {
         self.engine.set_target_topic_id(&ready.remote.name, ready.remote.id);
         for (partition, position) in positions {
             if !ready.starts.contains_key(&partition.partition) {
-                self.tell(ControlCommand::Restart { partition, position: Some(position) });
+                self.control.orders.restart(partition, Some(position));
             }
         }
     }
@@ -556,6 +570,7 @@ impl Owner {
                 Command::Rewrite(job) => self.rewrite(job),
                 Command::Locate(key) => self.locate(key),
                 Command::NewProducer => self.ask_for_producer(),
+                Command::Inquire(inquiry) => self.inquire(inquiry),
                 Command::Log(notice) => {
                     tracing::warn!(
                         source = %self.settings.source,
@@ -629,6 +644,14 @@ impl Owner {
         });
     }
 
+    fn inquire(&self, inquiry: Inquiry) {
+        let (target, done) = (self.target.clone(), self.evidence_sender.clone());
+        self.seam.spawn(async move {
+            let evidence = evidence::gather(&target, &inquiry).await;
+            let _ = done.send((inquiry, evidence));
+        });
+    }
+
     fn ask_for_producer(&self) {
         let (seam, target, done) = (self.seam.clone(), self.target.clone(), self.producers_sender.clone());
         self.seam.spawn(async move {
@@ -654,14 +677,7 @@ impl Owner {
         };
         let partition = TopicPartition::new(topic, partition);
         let position = self.engine.position_at(key).map(|position| self.stored(&position));
-        self.tell(ControlCommand::Restart { partition, position });
-    }
-
-    fn tell(&self, command: ControlCommand) {
-        // A full inbox means that the control task has much to do; the next round of topics repairs what is missed.
-        if self.control.commands.try_send(command).is_err() {
-            tracing::warn!(source = %self.settings.source, "the control task is busy; a restart of a partition waits");
-        }
+        self.control.orders.restart(partition, position);
     }
 
     fn positions_of(&self, topic: &Arc<str>) -> Vec<(TopicPartition, StoredPosition)> {
@@ -692,7 +708,6 @@ impl Owner {
             let at = position.at();
             if self.saved.get(&at) != Some(&position.upstream) {
                 records.push(StateRecord::Position(at.clone(), self.stored(&position)));
-                self.stored_offsets.entry(at.clone()).or_default().push(position.upstream);
                 moved.push((at, position.upstream));
             }
         }
@@ -710,7 +725,6 @@ impl Owner {
             Ok(moved) => {
                 self.syncs.memory.stored();
                 for (partition, upstream) in moved {
-                    self.stored_offsets.insert(partition.clone(), vec![upstream]);
                     self.saved.insert(partition, upstream);
                 }
             }
@@ -736,7 +750,7 @@ impl Owner {
     async fn go_on_stopping(&mut self) {
         let Some(since) = self.stopping else { return };
         let over_time = since.elapsed() >= DRAIN_MAX;
-        if !self.engine.is_drained() && !over_time || self.control.commands.is_closed() {
+        if !self.engine.is_drained() && !over_time || self.control.orders.are_void() {
             return;
         }
         if let Some(saving) = self.saving.take() {
@@ -753,7 +767,7 @@ impl Owner {
         }
         self.cease();
         self.stopping = Some(Instant::now() + DRAIN_MAX);
-        let _ = self.control.commands.send(ControlCommand::Stop).await;
+        self.control.orders.tell(ControlCommand::Stop).await;
     }
 }
 
@@ -761,16 +775,6 @@ async fn saved(saving: &mut Option<JoinHandle<Saved>>) -> Saved {
     match saving {
         Some(task) => task.await.unwrap_or(Err(StoreError::Closed)),
         None => std::future::pending().await,
-    }
-}
-
-async fn init_producer(target: &Cluster) -> Result<(i64, i16), String> {
-    let request =
-        InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000);
-    let answer = target.call(Node::Any, &request).await.map_err(|error| error.chain())?.response;
-    match ErrorCode(answer.error_code) {
-        ErrorCode::NONE => Ok((answer.producer_id.0, answer.producer_epoch)),
-        code => Err(code.to_string()),
     }
 }
 

@@ -84,6 +84,35 @@ impl Cluster {
         Ok(logs)
     }
 
+    /// Reads one partition from an offset, or from its log start when that is higher, to the end that it has now.
+    ///
+    /// # Errors
+    /// [`Error::TooMuch`] over `bytes_max`, and as [`Cluster::call`].
+    pub async fn read_tail(
+        &self,
+        key: &TopicPartition,
+        from_offset: i64,
+        isolation_level: IsolationLevel,
+        bytes_max: usize,
+    ) -> Result<PartitionLog, Error> {
+        let at = |spec| [(key.clone(), spec)];
+        let (start, end) = tokio::join!(
+            self.list_offsets(at(OffsetSpec::Earliest), isolation_level),
+            self.list_offsets(at(OffsetSpec::Latest), isolation_level),
+        );
+        let (start, end) = (offsets(start)?, offsets(end)?);
+        let start_offset = start.get(key).copied().unwrap_or(0).max(from_offset);
+        let end_offset = end.get(key).copied().unwrap_or(start_offset);
+        let log = PartitionLog { batches: Vec::new(), start_offset, end_offset };
+        let mut bytes_left = bytes_max;
+        let log = self.read_partition(key, log, isolation_level, &mut bytes_left).await?;
+        log.ok_or_else(|| Error::TooMuch {
+            cluster: self.alias().clone(),
+            subject: Subject::Partition(key.0.clone(), key.1),
+            bytes_max,
+        })
+    }
+
     /// `None` when more than `bytes_left` came.
     async fn read_partition(
         &self,
@@ -147,7 +176,7 @@ impl Cluster {
     /// Appends one record batch to a partition of an internal topic with acks=all; gives its base offset.
     ///
     /// The leader is looked up and the request repeated until `default.api.timeout.ms`; a batch without a producer id may
-    /// so be appended twice, which a compacted topic does not mind.
+    /// so be appended twice, or behind later ones.
     ///
     /// # Errors
     /// As [`Cluster::call`].

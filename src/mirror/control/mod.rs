@@ -12,6 +12,7 @@
 //! Everything that a `TopicReady` said is void after `Revoked`; the next `Granted` says it all again.
 //! Rounds are level-triggered: each compares what both clusters say, and the next one repairs what one could not do.
 
+mod orders;
 mod registry;
 mod reign;
 mod resolve;
@@ -31,6 +32,7 @@ use super::state::{PositionStore, TopicPartition};
 use super::status::{FlowState, Stopped, SyncStatus};
 use super::topics::sync::Followed;
 
+pub use orders::Orders;
 pub use task::{Control, start_control};
 
 /// What the owner of a flow hears from its control task.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::reign::Reign;
-use super::{ControlCommand, ControlEvent};
+use super::{ControlCommand, ControlEvent, Orders};
 use crate::client::Cluster;
 use crate::mirror::FlowSettings;
 use crate::mirror::dry_run::same_cluster;
@@ -25,8 +25,8 @@ use crate::seam::Seam;
 
 /// Events that wait for the flow's owner.
 const EVENTS_MAX: usize = 1_024;
-/// Commands that wait for the control task.
-const COMMANDS_MAX: usize = 16_384;
+/// Commands that wait for the control task; what more there is waits with [`Orders`].
+const COMMANDS_MAX: usize = 256;
 
 /// The flow's side of its control task.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Control {
     /// What it says.
     pub events: mpsc::Receiver<ControlEvent>,
     /// What it is told; when this is dropped it ends as if told to stop.
-    pub commands: mpsc::Sender<ControlCommand>,
+    pub orders: Orders,
 }
 
 /// Starts the control task of a flow.
@@ -50,7 +50,7 @@ pub fn start_control(
     let flow = Flow { seam: seam.clone(), settings, source, target, events: events_sender };
     let mailbox = Mailbox::new(commands_receiver);
     seam.spawn(live(flow, mailbox, takeover_timeout));
-    Control { events, commands }
+    Control { events, orders: Orders::new(commands) }
 }
 
 /// What all parts of the control task share.

@@ -7,12 +7,13 @@
 //! - `intake`: fetched batches are planned and queued;
 //! - `outlet`: queues are cut into requests, answers are applied;
 //! - `mapping`: which target offsets the records got;
-//! - `remedy`: what follows a failure;
+//! - `remedy`: what follows a failure, `inquiry`: what only the target's log can tell;
 //! - `regulate`: back-pressure;
 //! - `starts`: where partitions start, and topics that are created anew.
 
 mod backlog;
 mod buffers;
+mod inquiry;
 mod intake;
 mod join;
 mod mapping;
@@ -20,7 +21,9 @@ mod outlet;
 mod regulate;
 mod remedy;
 mod report;
+mod round_trip;
 mod starts;
+mod suspension;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::append::{Append, Cargo, Part};
+use super::append::{Append, Cargo, Inquiry, Part};
 use super::budget::Budget;
 use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
 use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
@@ -74,7 +77,7 @@ pub struct EngineSettings {
     pub max_request_bytes: usize,
     /// Requests in flight on one connection.
     pub max_in_flight_requests: usize,
-    /// Bytes alive for each fetch lane before reading pauses.
+    /// Bytes alive for each fetch lane before reading pauses, where the target is near.
     pub lane_window_bytes: usize,
     /// Between attempts for a partition that failed.
     pub retry_backoff: Backoff,
@@ -103,6 +106,8 @@ pub enum Command {
     Locate(PartitionKey),
     /// A new producer id is needed; comes back through [`Engine::on_producer`].
     NewProducer,
+    /// The target's log is to be read; what it tells comes back through [`Engine::on_evidence`].
+    Inquire(Inquiry),
     /// Something for the log.
     Log(Notice),
 }
@@ -199,6 +204,7 @@ pub struct Engine {
     produce_lanes: BTreeMap<i32, ProduceLaneState>,
     requests: BTreeMap<u64, Request>,
     next_request: u64,
+    round_trip: round_trip::RoundTrip,
     jobs: BTreeMap<u64, TargetKey>,
     next_job: u64,
     timers: BTreeSet<(Duration, Timer)>,
@@ -359,6 +365,7 @@ struct Request {
     broker: i32,
     keys: Vec<TargetKey>,
     bytes: usize,
+    sent: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -384,6 +391,7 @@ impl Engine {
             produce_lanes: BTreeMap::new(),
             requests: BTreeMap::new(),
             next_request: 1,
+            round_trip: Default::default(),
             jobs: BTreeMap::new(),
             next_job: 1,
             timers: BTreeSet::new(),
@@ -535,37 +543,6 @@ impl Engine {
         self.draining = true;
         for index in 0..self.sources.len() {
             self.leave_session(PartitionKey(index as u32));
-        }
-    }
-
-    /// The right to write is gone: nothing more is sent or fetched. What is not acknowledged is kept, since it may be in
-    /// the target's log; all else will be fetched again. The owner drops its lanes.
-    pub fn suspend(&mut self, now: Duration) {
-        self.suspended = true;
-        for id in self.requests.keys().copied().collect::<Vec<_>>() {
-            self.on_lost(id, now);
-        }
-        for lane in self.produce_lanes.values_mut() {
-            (lane.connection, lane.silent) = (None, false);
-        }
-        self.fetch_lanes.clear();
-        self.paused_since = None;
-        for index in 0..self.targets.len() {
-            self.update_stuck(TargetKey(index as u32));
-        }
-        for index in 0..self.sources.len() {
-            self.hold(PartitionKey(index as u32));
-        }
-    }
-
-    /// The right to write is back, and nobody else has written: goes on where it stood.
-    pub fn resume(&mut self) {
-        self.suspended = false;
-        for &broker in self.produce_lanes.keys() {
-            self.commands.push(Command::OpenProduce(broker));
-        }
-        for index in 0..self.sources.len() {
-            self.fetch(PartitionKey(index as u32));
         }
     }
 

@@ -104,7 +104,7 @@ impl Engine {
         self.next_request += 1;
         let bytes = batches.values().map(ProduceBatch::size_bytes).sum();
         let keys = batches.values().map(|batch| batch.key).collect();
-        self.requests.insert(id, Request { broker, keys, bytes });
+        self.requests.insert(id, Request { broker, keys, bytes, sent: now });
         let lane = self.produce_lanes.entry(broker).or_default();
         if lane.in_flight == 0 {
             lane.heard_at = now;
@@ -227,6 +227,7 @@ impl Engine {
     fn on_answered(&mut self, id: u64, answers: Vec<ProduceAnswer>, throttle: Duration, now: Duration) {
         let Some(request) = self.forget_request(id) else { return };
         self.heard(request.broker, now);
+        self.round_trip.heard(now.saturating_sub(request.sent), now);
         if !throttle.is_zero() {
             let lane = self.produce_lanes.entry(request.broker).or_default();
             lane.throttle += throttle;
@@ -270,7 +271,7 @@ impl Engine {
     }
 
     /// A batch is on the target: windows, offset maps and counters follow.
-    fn apply(&mut self, key: TargetKey, acked: Acked) {
+    pub(super) fn apply(&mut self, key: TargetKey, acked: Acked) {
         let mut downstream = acked.base_offset;
         let cargo = acked.cargo;
         for part in &cargo.parts {
@@ -302,7 +303,11 @@ impl Engine {
                 Origin::Rewritten => {}
             }
         }
-        self.targets[key.0 as usize].stops = 0;
+        let (target, now_ms) = (&mut self.targets[key.0 as usize], self.now_ms);
+        target.stops = 0;
+        if let Some(append) = target.append.as_mut() {
+            append.acked_timestamp(cargo.max_timestamp, now_ms);
+        }
         self.unhold(key);
     }
 }

@@ -121,7 +121,8 @@ impl Engine {
         }
         let flowing = self.alive_bytes.saturating_sub(self.stuck_bytes);
         let lanes = self.fetch_lanes.len().max(1);
-        let high = self.settings.lane_window_bytes * lanes;
+        let near_bytes = self.settings.lane_window_bytes * lanes;
+        let high = self.round_trip.window_bytes(near_bytes, self.budget.limit_bytes());
         let limit = if self.paused_since.is_some() { high / 4 * 3 } else { high };
         let freeing = !self.requests.is_empty() || !self.jobs.is_empty();
         let pause = freeing && (flowing >= limit || self.budget.is_full());

@@ -14,9 +14,6 @@ use crate::record::{self, Magic, RewriteSettings};
 
 /// Failures in a row after which a partition that answers UNKNOWN_SERVER_ERROR counts as stopped.
 const FAILURES_MAX: u32 = 20;
-/// A batch whose outcome is unknown is not sent again after this time: the broker may have forgotten its sequence
-/// (`producer.id.expiration.ms` is a day by default).
-const UNKNOWN_FOR_MAX: Duration = Duration::from_secs(12 * 3_600);
 /// A damaged batch is fetched again this often before its partition stops.
 const REFETCHES_MAX: u32 = 3;
 
@@ -49,13 +46,13 @@ impl Engine {
         let target = &mut self.targets[key.0 as usize];
         let Some(append) = target.append.as_mut() else { return };
         let Some(remedy) = append.settled() else { return };
-        if append.unknown_since().is_some_and(|since| now.saturating_sub(since) > UNKNOWN_FOR_MAX) {
-            let message = "a batch was sent more than 12 hours ago and never answered: the target may have forgotten our \
-                           producer, so that sending it again could write it twice";
-            self.stop_target(key, "unknown_outcome", message.to_owned(), None, now);
+        let certain = append.first_is_not_appended();
+        // Sent again, its records were refused: that says nothing about the first attempt.
+        let is_unclear = matches!(remedy, Remedy::Narrow(_)) && !certain;
+        if is_unclear || append.may_be_forgotten(now, self.now_ms) {
+            self.inquire(key);
             return;
         }
-        let certain = append.first_is_not_appended();
         match remedy {
             Remedy::Stop(code) if certain => self.stop_by_code(key, code, now),
             Remedy::Resend if certain && append.failures() >= FAILURES_MAX && target.stopped.is_none() => {
@@ -69,12 +66,6 @@ impl Engine {
             Remedy::Narrow(index) if certain => self.narrow(key, index, now),
             Remedy::CheckCrc if certain => self.check_crc(key),
             Remedy::Recode if certain => self.recode(key, now),
-            Remedy::Narrow(_) => {
-                let message = "a batch was sent and its connection lost; sent again, its records are refused, so that it \
-                               cannot be told whether the first attempt was taken"
-                    .to_owned();
-                self.stop_target(key, "unknown_outcome", message, None, now);
-            }
             _ => append.start_resending(),
         }
         self.update_stuck(key);

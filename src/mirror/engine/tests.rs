@@ -10,6 +10,7 @@ use crate::broker::log::{
     FirstBatch, Isolation, LogSettings, Origin as LogOrigin, PartitionLog, Verification,
 };
 use crate::client::{FetchEvent, Fetched, FetchedBatch, ProduceAnswer, ProduceEvent, ProduceRequest};
+use crate::mirror::evidence::{self, Evidence};
 use crate::record::{self, BatchBuilder, BatchHeader, BatchOptions, Codec, OpenBatch, RecordData};
 
 const BROKERS: i32 = 2;
@@ -29,6 +30,8 @@ struct World {
     refused_codec: Option<Codec>,
     requests_served: usize,
     paused: bool,
+    forgetful: bool,
+    inquiries: usize,
     now: Duration,
     random: u64,
     log: Vec<String>,
@@ -103,6 +106,8 @@ impl World {
             refused_codec: None,
             requests_served: 0,
             paused: false,
+            forgetful: false,
+            inquiries: 0,
             now: Duration::ZERO,
             random: seed,
             log: Vec::new(),
@@ -145,6 +150,7 @@ impl World {
                 Command::Rewrite(job) => self.rewrites.push_back(job),
                 Command::Log(notice) => self.log.push(notice.message),
                 Command::NewProducer => self.engine.on_producer(TARGET_PRODUCER + 1, 0, self.now),
+                Command::Inquire(inquiry) => self.answer_inquiry(&inquiry),
                 Command::Produce(..)
                 | Command::RefreshSource
                 | Command::RefreshTarget
@@ -165,7 +171,7 @@ impl World {
     fn step(&mut self, faults: bool) {
         let elapsed = Duration::from_millis(self.pick(4));
         self.now += elapsed;
-        match self.pick(if faults { 14 } else { 8 }) {
+        match self.pick(if faults { 15 } else { 8 }) {
             0..=2 => self.deliver_fetch(),
             3..=5 => self.deliver_request(Fault::None),
             6 => self.deliver_rewrite(),
@@ -178,6 +184,7 @@ impl World {
             10 => self.cut(Fault::RequestLost),
             11 => self.engine.reopened_fetch(1),
             12 => self.reopen_produce(),
+            13 if self.forgetful => self.forget(),
             _ => self.move_leader(),
         }
         self.carry_out();
@@ -294,6 +301,28 @@ impl World {
         self.engine.set_target_leader(target, Some(to), self.now);
     }
 
+    /// The records are old, so the brokers forget who wrote them.
+    fn forget(&mut self) {
+        self.now += Duration::from_secs(2);
+        for (target, log) in self.engine.targets.iter().zip(&mut self.targets) {
+            if target.append.as_ref().is_some_and(|append| append.in_flight() == 0) {
+                log.expire_producers(i64::MAX, 0);
+            }
+        }
+    }
+
+    fn answer_inquiry(&mut self, inquiry: &Inquiry) {
+        let log = &self.targets[inquiry.partition as usize];
+        let read =
+            log.read(inquiry.from_offset, 1 << 20, Isolation::ReadUncommitted, FirstBatch::Whole).unwrap();
+        let (from_offset, end_offset) = (inquiry.from_offset, log.log_end_offset());
+        let tail = evidence::Tail { from_offset, end_offset, batches: read.batches };
+        let not_now = Evidence::NotNow("the leader is away".to_owned());
+        let evidence = if self.pick(3) == 0 { not_now } else { evidence::judge(inquiry, &tail) };
+        self.inquiries += 1;
+        self.engine.on_evidence(inquiry.key, inquiry.id, evidence, self.now);
+    }
+
     fn deliver_rewrite(&mut self) {
         let Some(job) = self.rewrites.pop_front() else { return };
         self.engine.on_rewritten(job.id, job.work.perform(), self.now);
@@ -367,8 +396,20 @@ fn values(log: &PartitionLog) -> Vec<Bytes> {
     values
 }
 
-fn check(shape: Shape, seed: u64, batches: &[(u8, u8, u8)], steps: usize) {
+/// What brokers keep of producers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    Lasting,
+    /// All records are old, so it is lost every few minutes.
+    Short,
+}
+
+fn check(shape: Shape, seed: u64, memory: Memory, batches: &[(u8, u8, u8)], steps: usize) {
     let mut world = World::new(shape, seed);
+    if memory == Memory::Short {
+        world.forgetful = true;
+        world.engine.set_wall_clock(1_767_225_600_000);
+    }
     let mut number = 0;
     for &(partition, count, codec) in batches {
         let log = &mut world.sources[partition as usize % shape.partitions];
@@ -497,9 +538,10 @@ proptest! {
         limits in prop::sample::select(vec![(10_000, 10_000), (200, 200), (200, 10_000)]),
         batches in prop::collection::vec(any::<(u8, u8, u8)>(), 1..60),
         steps in 0..400_usize,
+        memory in prop::sample::select(vec![Memory::Lasting, Memory::Short]),
     ) {
         let batching = if verbatim { Batching::Verbatim } else { Batching::Adaptive };
-        check(Shape { partitions, batching, limits }, seed, &batches, steps);
+        check(Shape { partitions, batching, limits }, seed, memory, &batches, steps);
     }
 }
 
@@ -547,4 +589,42 @@ fn a_broker_that_falls_silent_holds_up_only_its_own_partitions() {
         assert_eq!(values(source), values(target));
     }
     assert_eq!((world.engine.alive_bytes, world.engine.stuck_bytes), (0, 0));
+}
+
+/// A far target is given as much as its round trip needs, a near one is not.
+#[test]
+fn the_window_grows_with_the_round_trip() {
+    let peak = |round_trip: Duration| {
+        let mut world = World::new(Shape { batching: Batching::Verbatim, ..ONE_PARTITION }, 1);
+        for number in 0..400 {
+            let bytes = batch(number, 1, Codec::None, 1_400);
+            world.sources[0].append(0, 0, &bytes, LogOrigin::Client(Verification::Missing)).unwrap();
+        }
+        let (mut sent, mut peak) = (VecDeque::new(), 0);
+        for _ in 0..200_000 {
+            if world.engine.position(world.keys[0]) == Some(400) {
+                return peak;
+            }
+            if !world.paused {
+                world.deliver_fetch_of(0);
+                world.carry_out();
+            }
+            peak = peak.max(world.engine.alive_bytes);
+            let on_the_way = world.wires.values().map(VecDeque::len).sum();
+            sent.resize(on_the_way, world.now);
+            if sent.front().is_some_and(|&at| world.now - at >= round_trip) {
+                sent.pop_front();
+                world.deliver_request_of(0, Fault::None);
+                world.carry_out();
+            }
+            world.now += Duration::from_millis(1);
+            world.engine.on_timer(world.now);
+            world.carry_out();
+        }
+        panic!("stands still at {:?}", world.engine.position(world.keys[0]));
+    };
+    let (near, far) = (peak(Duration::from_millis(2)), peak(Duration::from_millis(100)));
+    let window = settings(ONE_PARTITION).lane_window_bytes;
+    assert!(near <= window + 4_000, "{near}");
+    assert!(far > 3 * window && far <= 4 * window + 4_000, "{far}");
 }

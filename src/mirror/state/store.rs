@@ -1,17 +1,19 @@
 //! The acting side of a flow's memory: creates both topics, reads them to their ends, writes what is to be remembered.
 //!
-//! One task owns the topics and writes one save after the other, so that an older position never lands behind a newer
-//! one. [`PositionStore`] is a handle to it. A save is retried until it is acknowledged by all in-sync replicas, or until
-//! the flow is given up: only what was acknowledged counts, and only that is remembered.
+//! One task owns the topics and writes one save after the other, under a producer id of its own, so that an older position
+//! never lands behind a newer one: a save that was repeated may still be under way for the first time, and arrive when
+//! later ones have been acknowledged. [`PositionStore`] is a handle to it. A save is retried until it is acknowledged by
+//! all in-sync replicas, or until the flow is given up: only what was acknowledged counts, and only that is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::batches::{Layout, batches, mm2_offset};
 use super::log::for_each_committed;
@@ -19,11 +21,15 @@ use super::mm2_offsets::Mm2Offsets;
 use super::records::{Gap, ProducerRecord, Segment, StateRecord};
 use super::{Remembered, RememberedPartition, Standing, TopicPartition, owner};
 use crate::client::{Cluster, ClusterView, Error, ErrorCode, IsolationLevel, NewTopic, Topics};
+use crate::mirror::producer_id::init_producer;
 use crate::mirror::start::{OtherClusters, check_clusters};
 use crate::mirror::topics::apply::warn_lowered;
 use crate::mirror::topics::configs::replication_factor;
 use crate::mirror::{FlowSettings, kmirror_topic};
+use crate::record::{self, BatchHeader, HEADER_BYTES, ProducerIdentity};
 
+/// How long opening waits for a producer id.
+const PRODUCER_WITHIN: Duration = Duration::from_secs(1);
 /// Saves that wait for the owner.
 const INBOX_MAX: usize = 64;
 /// Partitions of our own topic: all that a flow remembers is read at once, so more would gain nothing.
@@ -82,6 +88,10 @@ pub struct StoreOwner {
     memory: Memory,
     in_mm2: BTreeSet<TopicPartition>,
     inbox: mpsc::Receiver<Save>,
+    /// Producer id and epoch; none when there is none yet, and after a broker lost track of it.
+    producer: Option<(i64, i16)>,
+    /// The next sequence, by topic and partition.
+    sequences: BTreeMap<(Arc<str>, i32), i32>,
 }
 
 impl fmt::Debug for PositionStore {
@@ -158,7 +168,10 @@ impl StoreOwner {
         target: &Cluster,
         settings: &FlowSettings,
     ) -> Result<(PositionStore, StoreOwner), OpenError> {
-        let (layout, written) = open_topics(target, settings).await.map_err(OpenError::Client)?;
+        // The id is there by the first save; if not, that one asks again.
+        let producer = timeout(PRODUCER_WITHIN, init_producer(target));
+        let (opened, producer) = tokio::join!(open_topics(target, settings), producer);
+        let (layout, written) = opened.map_err(OpenError::Client)?;
         let (remembered, ()) =
             tokio::join!(load(target, &layout, &written), warn_unless_compacted(target, &written));
         let remembered = remembered.map_err(OpenError::Client)?;
@@ -172,7 +185,9 @@ impl StoreOwner {
         let memory = Arc::new(Mutex::new(remembered));
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
         let store = PositionStore { inbox: sender, memory: Arc::clone(&memory) };
-        Ok((store, StoreOwner { target: target.clone(), layout, memory, in_mm2, inbox }))
+        let producer = producer.ok().and_then(Result::ok);
+        let sequences = BTreeMap::new();
+        Ok((store, StoreOwner { target: target.clone(), layout, memory, in_mm2, inbox, producer, sequences }))
     }
 
     /// Stores what comes, until the last handle is gone.
@@ -188,8 +203,8 @@ impl StoreOwner {
         let now_ms = self.target.seam().now_ms();
         let made = batches(&self.layout, records, &self.in_mm2, now_ms)
             .map_err(|error| StoreError::Refused { reason: error.to_string() })?;
-        write(&self.target, &self.layout.offsets_topic, made.offsets).await?;
-        write(&self.target, &self.layout.state_topic, made.state).await?;
+        self.write(self.layout.offsets_topic.clone(), made.offsets).await?;
+        self.write(self.layout.state_topic.clone(), made.state).await?;
         let mut memory = lock(&self.memory);
         for record in records {
             if let Some((source, last_offset)) = mm2_offset(record, &self.in_mm2) {
@@ -200,6 +215,72 @@ impl StoreOwner {
         }
         Ok(())
     }
+}
+
+impl StoreOwner {
+    /// Writes batches to the partitions of a topic; all of them again under another producer id when a broker has lost
+    /// track of this one, for written twice they say the same.
+    async fn write(&mut self, topic: Arc<str>, batches: BTreeMap<i32, Vec<Bytes>>) -> Result<(), StoreError> {
+        let mut failures = 0;
+        loop {
+            let producer = self.producer().await;
+            let mut frozen = BTreeMap::new();
+            for (&partition, batches) in &batches {
+                let next = self.sequences.entry((topic.clone(), partition)).or_default();
+                let batches = batches.iter().map(|batch| freeze(batch, producer, next));
+                let batches = batches.collect::<Result<Vec<_>, _>>();
+                let refused = |error: record::Error| StoreError::Refused { reason: error.to_string() };
+                frozen.insert(partition, batches.map_err(refused)?);
+            }
+            match write(&self.target, &topic, frozen).await {
+                Ok(()) => return Ok(()),
+                Err(WriteError::Store(error)) => return Err(error),
+                Err(WriteError::LostTrack) => self.producer = None,
+            }
+            self.back_off(&mut failures).await;
+        }
+    }
+
+    async fn producer(&mut self) -> (i64, i16) {
+        let mut failures = 0;
+        loop {
+            if let Some(producer) = self.producer {
+                return producer;
+            }
+            match init_producer(&self.target).await {
+                Ok(producer) => (self.producer, self.sequences) = (Some(producer), BTreeMap::new()),
+                Err(reason) => {
+                    tracing::warn!(target: "kmirror::state", "no producer id to store positions with yet: {reason}");
+                    self.back_off(&mut failures).await;
+                }
+            }
+        }
+    }
+
+    async fn back_off(&self, failures: &mut u32) {
+        sleep(self.target.settings().retry_backoff.delay(*failures, self.target.seam().random())).await;
+        *failures += 1;
+    }
+}
+
+/// A batch under our producer id, from the next sequence on.
+fn freeze(
+    batch: &Bytes,
+    (producer_id, producer_epoch): (i64, i16),
+    next: &mut i32,
+) -> Result<Bytes, record::Error> {
+    let identity = ProducerIdentity { producer_id, producer_epoch, base_sequence: *next };
+    let header = record::patch(batch, batch.len(), identity)?;
+    // Past the last sequence the broker loses track, and another producer id begins.
+    *next = next.saturating_add(BatchHeader::parse(&header)?.record_count);
+    Ok(Bytes::from([&header[..], &batch[HEADER_BYTES..]].concat()))
+}
+
+/// Why a batch could not be written.
+enum WriteError {
+    Store(StoreError),
+    /// Its partition expected another sequence.
+    LostTrack,
 }
 
 /// Creates what is missing of both topics; tells how they lie, and which of them may hold something: a topic that was
@@ -325,7 +406,7 @@ async fn write(
     target: &Cluster,
     topic: &Arc<str>,
     batches: BTreeMap<i32, Vec<Bytes>>,
-) -> Result<(), StoreError> {
+) -> Result<(), WriteError> {
     let writes: Vec<_> = batches
         .into_iter()
         .map(|(partition, batches)| {
@@ -343,27 +424,32 @@ async fn write(
         match (&mut write.0).await {
             Ok(outcome) => outcome?,
             // The runtime is shutting down.
-            Err(_) => return Err(StoreError::Closed),
+            Err(_) => return Err(WriteError::Store(StoreError::Closed)),
         }
     }
     Ok(())
 }
 
-/// Repeats until the batch is acknowledged. Appended twice it says the same.
+/// Repeats the same bytes until the batch is acknowledged.
 async fn write_batch(
     target: &Cluster,
     topic: &Arc<str>,
     partition: i32,
     batch: Bytes,
-) -> Result<(), StoreError> {
+) -> Result<(), WriteError> {
     let mut failures = 0;
     loop {
         let error = match target.produce(topic, partition, batch.clone()).await {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
-        if !error.is_retriable() {
-            return Err(StoreError::Refused { reason: error.chain() });
+        match error.code() {
+            // DUPLICATE_SEQUENCE_NUMBER: it is there.
+            Some(ErrorCode(46)) => return Ok(()),
+            // OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID.
+            Some(ErrorCode(45 | 47 | 49 | 59)) => return Err(WriteError::LostTrack),
+            _ if error.is_retriable() => {}
+            _ => return Err(WriteError::Store(StoreError::Refused { reason: error.chain() })),
         }
         tracing::warn!(target: "kmirror::state", %topic, partition, error = %error.chain(), "cannot store positions yet");
         sleep(target.settings().retry_backoff.delay(failures, target.seam().random())).await;
