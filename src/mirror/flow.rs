@@ -21,7 +21,7 @@ use super::control::{
 use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, RewriteJob};
 use super::evidence::{self, Evidence};
 use super::groups::{Groups, TranslateRequest};
-use super::producer_id::init_producer;
+use super::producer_id::ask_until_answered;
 use super::settings::FlowSettings;
 use super::start::StartAt;
 use super::state::records::{Position as StoredPosition, StateRecord};
@@ -653,21 +653,8 @@ impl Owner {
     }
 
     fn ask_for_producer(&self) {
-        let (seam, target, done) = (self.seam.clone(), self.target.clone(), self.producers_sender.clone());
-        self.seam.spawn(async move {
-            let mut failures = 0;
-            while !done.is_closed() {
-                match init_producer(&target).await {
-                    Ok((id, epoch)) => {
-                        let _ = done.send((id, epoch));
-                        return;
-                    }
-                    Err(reason) => tracing::warn!(target = %target.alias(), "no producer id: {reason}"),
-                }
-                tokio::time::sleep(target.settings().retry_backoff.delay(failures, seam.random())).await;
-                failures += 1;
-            }
-        });
+        let (target, done) = (self.target.clone(), self.producers_sender.clone());
+        self.seam.spawn(async move { ask_until_answered(&target, &done).await });
     }
 
     fn locate(&mut self, key: PartitionKey) {
