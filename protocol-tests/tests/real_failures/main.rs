@@ -48,9 +48,14 @@ fn flow(pair: &Pair, topic: &str) -> FlowFile {
     flow.set("replication.factor", "3")
 }
 
-/// The end of each partition of a topic.
+/// The end of each partition of a topic, asked for until a busy machine answers.
 fn ends(admin: &Admin, topic: &str, partitions: &[i32]) -> Result<Vec<i64>> {
-    Ok(admin.end_offsets(topic, partitions)?.into_values().collect())
+    wait_for(&format!("ends of {topic}"), TIMEOUT, || {
+        Ok(match admin.end_offsets(topic, partitions) {
+            Ok(ends) => Look::Done(ends.into_values().collect()),
+            Err(error) => Look::Pending(error.to_string()),
+        })
+    })
 }
 
 /// A mirror under traffic.
@@ -82,10 +87,7 @@ impl Scene {
         let mut before = None;
         wait_for(&format!("progress of every partition after {when}"), TIMEOUT, || {
             self.mirror.expect_running()?;
-            let ends = match ends(&self.pair.target(), &self.remote, &all) {
-                Ok(ends) => ends,
-                Err(error) => return Ok(Look::Pending(error.to_string())),
-            };
+            let ends = ends(&self.pair.target(), &self.remote, &all)?;
             let before = before.get_or_insert_with(|| ends.clone());
             let done = ends.iter().zip(&*before).all(|(end, start)| *end > start + 30);
             let seen = || format!("{before:?} -> {ends:?}\n{}", tail(&self.mirror.output(), 40));
