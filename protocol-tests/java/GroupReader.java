@@ -5,6 +5,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -44,7 +45,7 @@ final class GroupReader {
         while (next < end && (most < 0 || values.size() < most)) {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                 if (most >= 0 && values.size() >= most) break;
-                values.add(Bytes.text(record.value()));
+                values.add(new String(record.value(), StandardCharsets.UTF_8));
                 next = record.offset() + 1;
             }
             if (most < 0 && consumer.assignment().contains(partition)) next = consumer.position(partition);
