@@ -2,7 +2,7 @@
 
 use protocol_tests::flow::FlowFile;
 use protocol_tests::kafka::{ClusterSpec, Isolation, Load, MirrorMaker};
-use protocol_tests::mirror::Kmirror;
+use protocol_tests::mirror::{Kmirror, kmirror_binary};
 use protocol_tests::pair::{Pair, PairCell};
 use protocol_tests::process::Usage;
 use protocol_tests::wait::{Look, wait_for};
@@ -95,6 +95,8 @@ impl Bench {
     /// Starts the brokers; `None` where there is no real Kafka.
     pub(crate) fn start() -> Result<Option<Bench>> {
         static PAIR: PairCell = PairCell::new();
+        // Not within the first measurement.
+        kmirror_binary()?;
         let spec = |name| ClusterSpec::new(name).jvm_options(&BROKER_JVM);
         Ok(Pair::get(&PAIR, spec("a"), spec("b"))?.map(|pair| Bench { pair, next: 0 }))
     }
