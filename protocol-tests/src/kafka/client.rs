@@ -181,6 +181,7 @@ impl Client {
             ("batch.size", load.batch_bytes.to_string()),
             ("linger.ms", linger.to_owned()),
             ("buffer.memory", (64 << 20).to_string()),
+            ("delivery.timeout.ms", "600000".to_owned()),
         ];
         settings.into_iter().for_each(|(key, value)| drop(config.insert(key.to_owned(), json!(value))));
         let arguments = json!({
