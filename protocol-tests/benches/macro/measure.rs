@@ -5,7 +5,6 @@ use protocol_tests::kafka::{ClusterSpec, Isolation, Load, MirrorMaker};
 use protocol_tests::mirror::{Kmirror, kmirror_binary};
 use protocol_tests::pair::{Pair, PairCell};
 use protocol_tests::process::Usage;
-use protocol_tests::wait::{Look, wait_for};
 use protocol_tests::{HarnessError, Result};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -179,11 +178,20 @@ impl Bench {
     fn wait_end(&self, remote: &str, load: &Load<'_>, records: u64, running: &Running) -> Result<()> {
         let partitions: Vec<i32> = (0..load.partitions).collect();
         let target = self.pair.target();
-        wait_for("the copy", TIMEOUT, || {
+        let start = Instant::now();
+        loop {
             let copied: i64 = target.end_offsets(remote, &partitions)?.values().sum();
-            let done = copied >= records as i64;
-            Ok(if done { Look::Done(()) } else { Look::Pending(format!("{copied}\n{}", running.output())) })
-        })
+            let elapsed = start.elapsed();
+            if copied >= records as i64 {
+                return Ok(());
+            }
+            if elapsed > TIMEOUT {
+                let seen = format!("{copied}\n{}", running.output());
+                return Err(HarnessError::Timeout { what: "the copy".to_owned(), seen });
+            }
+            // As exact for who is quick as for who is slow.
+            std::thread::sleep((elapsed / 50).clamp(Duration::from_millis(2), Duration::from_millis(50)));
+        }
     }
 
     fn broker_usage(&self, cluster: Cluster) -> Result<Usage> {
