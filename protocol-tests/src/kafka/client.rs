@@ -181,6 +181,8 @@ impl Client {
             ("batch.size", load.batch_bytes.to_string()),
             ("linger.ms", linger.to_owned()),
             ("buffer.memory", (64 << 20).to_string()),
+            // A busy machine may take minutes.
+            ("request.timeout.ms", "300000".to_owned()),
             ("delivery.timeout.ms", "600000".to_owned()),
         ];
         settings.into_iter().for_each(|(key, value)| drop(config.insert(key.to_owned(), json!(value))));
