@@ -81,7 +81,8 @@ pub(crate) struct Run {
     /// Copy what is there at the start, then exit: 0 when all of it is on the target, else 1 with a list.
     #[arg(long)]
     pub(crate) until_caught_up: bool,
-    /// With --until-caught-up: how long to wait for partitions and topics that are stopped while nothing else moves.
+    /// With --until-caught-up: how long to wait, while nothing moves, for partitions and topics that are stopped, for
+    /// clusters that have not answered yet, and for another kmirror that writes the same flow.
     #[arg(long, value_parser = duration, default_value = "30s", value_name = "TIME", requires = "until_caught_up")]
     pub(crate) give_up_after: Duration,
     /// How long to wait for a MirrorMaker that still runs the same flow, before giving up.

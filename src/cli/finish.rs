@@ -66,6 +66,9 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
         return Some(vec![reason]);
     }
     let exhausted = patience == Patience::Exhausted;
+    if exhausted && matches!(flow.state, FlowState::Starting | FlowState::Standby) {
+        return Some(vec![never_began(flow, &name)]);
+    }
     let looked_at = if flow.failed_topics.is_empty() { flow.discovered } else { exhausted };
     if flow.state != FlowState::Running || !looked_at {
         return None;
@@ -83,6 +86,14 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
         missing.push(format!("{name}: {topic}-{partition}: {position}{end}: {}", stopped.message));
     }
     Some(missing)
+}
+
+fn never_began(flow: &FlowStatus, name: &str) -> String {
+    match (&flow.last_error, &flow.state) {
+        (Some(error), _) => format!("{name}: nothing could be copied: {error}"),
+        (None, FlowState::Standby) => format!("{name}: another kmirror writes this flow"),
+        (None, _) => format!("{name}: nothing could be copied: a cluster does not answer"),
+    }
 }
 
 fn failure(flow: &FlowStatus) -> Option<String> {
@@ -177,6 +188,16 @@ mod tests {
             (status(running(), vec![], &["x"]), Waiting, Outcome::Running),
             (status(running(), vec![], &["x"]), Exhausted, missing("A->B: topic x: denied")),
             (status(FlowState::Standby, vec![], &[]), Waiting, Outcome::Running),
+            (
+                status(FlowState::Standby, vec![], &[]),
+                Exhausted,
+                missing("A->B: another kmirror writes this flow"),
+            ),
+            (
+                status(FlowState::Starting, vec![], &[]),
+                Exhausted,
+                missing("A->B: nothing could be copied: a cluster does not answer"),
+            ),
             (
                 status(FlowState::Failed("no".to_owned()), vec![], &[]),
                 Waiting,

@@ -26,6 +26,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause while an answer about the state still holds the replicator.
 const STOP_PAUSE: Duration = Duration::from_millis(10);
+/// Signals that come together are one wish to stop.
+const SAME_STOP: Duration = Duration::from_millis(500);
 
 pub(crate) fn main(arguments: &Run, logging: &Logging) -> Exit {
     let options = Options {
@@ -103,17 +105,18 @@ async fn run(settings: Settings, arguments: &Run, logging: &Logging) -> Exit {
         outcome = watch.until_over(&replicator) => Ended::Outcome(outcome),
     };
     watch.clear();
-    if let Some(server) = server {
-        server.abort();
-    }
     let exit = tell(ended);
     tokio::select! {
         biased;
-        received = signals.next() => {
+        received = signals.next_after(SAME_STOP) => {
             tracing::warn!("{} again: ended at once, without waiting for what is in flight", received.name());
             std::process::exit(received.exit_code());
         }
         () = stop(replicator) => {}
+    }
+    // Until here it could be asked how far the stop is.
+    if let Some(server) = server {
+        server.abort();
     }
     tracing::info!("stopped");
     exit

@@ -1,8 +1,10 @@
 //! SIGINT and SIGTERM: the first asks for an orderly stop, the second ends the process at once.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 /// Waits for signals.
 #[derive(Debug)]
@@ -50,6 +52,18 @@ impl Signals {
             Some(()) = self.interrupt.recv() => Received::Interrupt,
             Some(()) = self.terminate.recv() => Received::Terminate,
             else => std::future::pending().await,
+        }
+    }
+
+    /// The next signal after some time; what arrives before is part of the one before it, as `timeout` and terminals
+    /// send one to the process and one to its group.
+    pub(crate) async fn next_after(&mut self, pause: Duration) -> Received {
+        let started = Instant::now();
+        loop {
+            let received = self.next().await;
+            if started.elapsed() >= pause {
+                return received;
+            }
         }
     }
 }

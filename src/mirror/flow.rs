@@ -4,6 +4,7 @@
 //! the lanes. Positions are stored on a timer from what is acknowledged at that moment, one save at a time.
 
 mod report;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,9 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::append::Inquiry;
 use super::budget::Budget;
-use super::control::{
-    Control, ControlCommand, ControlEvent, Granted, PartitionStart, TopicReady, start_control,
-};
+use super::control::{Control, ControlEvent, Granted, PartitionStart, TopicReady, start_control};
 use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, RewriteJob};
 use super::evidence::{self, Evidence};
 use super::groups::{Groups, TranslateRequest};
@@ -49,8 +48,6 @@ const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 const REWRITES_MAX: usize = 2;
 /// A queue of this many batches for one partition is a backlog: a broker takes one batch per partition and request.
 const BACKLOG_BATCHES: usize = 48;
-/// How long a stop waits for what is in flight.
-const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 /// A running flow.
 #[derive(Debug)]
@@ -325,7 +322,7 @@ impl Owner {
         look_at: Instant,
     ) -> Wake {
         let deadline = self.engine.next_deadline().map(|at| self.started + at);
-        let drain_by = self.stopping.map(|since| since + DRAIN_MAX);
+        let drain_by = self.stopping.map(|since| since + stop::DRAIN_MAX);
         let timer = [deadline, drain_by].into_iter().flatten().min();
         tokio::select! {
             biased;
@@ -408,6 +405,7 @@ impl Owner {
     fn on_revoked(&mut self, reason: String) {
         tracing::warn!(source = %self.settings.source, target = %self.settings.target, "no longer writes this flow: {reason}");
         self.last_error = Some(reason);
+        self.state = FlowState::Starting;
         let copied = self.keys.iter().filter(|(_, key)| self.engine.position(**key).is_some());
         self.unsure.extend(copied.map(|((topic, index), _)| TopicPartition::new(topic.clone(), *index)));
         self.control.orders.forget();
@@ -721,40 +719,6 @@ impl Owner {
                 self.last_error = Some(error.to_string());
             }
         }
-    }
-
-    fn begin_stop(&mut self) {
-        if self.stopping.is_none() {
-            self.stopping = Some(Instant::now());
-            if self.state == FlowState::Running {
-                self.state = FlowState::Stopping;
-            }
-            self.engine.drain();
-        }
-    }
-
-    /// Once everything is acknowledged (or has had its time), stores the last positions and gives the flow back.
-    async fn go_on_stopping(&mut self) {
-        let Some(since) = self.stopping else { return };
-        let over_time = since.elapsed() >= DRAIN_MAX;
-        if !self.engine.is_drained() && !over_time || self.control.orders.are_void() {
-            return;
-        }
-        if let Some(saving) = self.saving.take() {
-            let result = saving.await.unwrap_or(Err(StoreError::Closed));
-            self.on_saved(result);
-        }
-        if self.store.is_some() {
-            self.syncs.finish(&mut self.engine).await;
-        }
-        self.save(Occasion::Flush);
-        if let Some(saving) = self.saving.take() {
-            let result = saving.await.unwrap_or(Err(StoreError::Closed));
-            self.on_saved(result);
-        }
-        self.cease();
-        self.stopping = Some(Instant::now() + DRAIN_MAX);
-        self.control.orders.tell(ControlCommand::Stop).await;
     }
 }
 

@@ -24,6 +24,9 @@ pub fn status(status: &ReplicatorStatus) -> Value {
 /// topic is for `/status` and metrics: it must not take the others out of service.
 pub fn unready(status: &ReplicatorStatus) -> String {
     let mut lines = String::new();
+    if status.flows.is_empty() {
+        lines.push_str("no flow runs in this process any more\n");
+    }
     for flow in &status.flows {
         if !matches!(flow.state, FlowState::Running | FlowState::Standby) {
             let why = detail(&flow.state).or_else(|| flow.last_error.clone());

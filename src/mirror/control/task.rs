@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::reign::Reign;
 use super::{ControlCommand, ControlEvent, Orders};
-use crate::client::Cluster;
+use crate::client::{Cluster, Topics};
 use crate::mirror::FlowSettings;
 use crate::mirror::dry_run::same_cluster;
 use crate::mirror::lease::{Lease, LeaseState};
@@ -163,7 +163,13 @@ impl Flow {
 
 async fn live(flow: Flow, mut mailbox: Mailbox, takeover_timeout: Duration) {
     flow.state(FlowState::Starting).await;
-    let end = match wait_for_mirror_maker(&flow, &mut mailbox, takeover_timeout).await {
+    // It is dialled while the target is asked.
+    flow.source.request_refresh_of(Topics::Named(Vec::new()));
+    let mut end = wait_for_mirror_maker(&flow, &mut mailbox, takeover_timeout).await;
+    if end.is_none() {
+        end = wait_for_source(&flow, &mut mailbox).await;
+    }
+    let end = match end {
         Some(end) => end,
         None => seek_and_reign(&flow, &mut mailbox).await,
     };
@@ -203,6 +209,30 @@ async fn wait_for_mirror_maker(
         biased;
         () = mailbox.stop() => Some(End::Stopped),
         end = gone => end,
+    }
+}
+
+/// A process that cannot read has no use for the lease: another one may be able to.
+async fn wait_for_source(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
+    let answered = async {
+        let mut failures = 0;
+        while flow.source.view().generation == 0 {
+            match flow.source.refresh(Topics::Named(Vec::new())).await {
+                Ok(_) => break,
+                Err(error) if error.is_retriable() => {
+                    tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "the source does not answer; its lease is left to others");
+                }
+                Err(error) => return Some(End::Failed(error.chain())),
+            }
+            sleep(flow.source.settings().retry_backoff.delay(failures, flow.seam.random())).await;
+            failures += 1;
+        }
+        None
+    };
+    tokio::select! {
+        biased;
+        () = mailbox.stop() => Some(End::Stopped),
+        end = answered => end,
     }
 }
 

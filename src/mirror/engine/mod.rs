@@ -538,11 +538,14 @@ impl Engine {
         (!matches!(source.state, SourceState::Unlocated)).then(|| source.window.position())
     }
 
-    /// Stops fetching; what is in flight or queued is still delivered.
+    /// Stops fetching, and drops what was not sent: a slow target would take long for it, and it is fetched again. What
+    /// is in flight is brought to its end.
     pub fn drain(&mut self) {
         self.draining = true;
         for index in 0..self.sources.len() {
-            self.leave_session(PartitionKey(index as u32));
+            let key = PartitionKey(index as u32);
+            self.leave_session(key);
+            self.drop_queued(key);
         }
     }
 

@@ -52,6 +52,11 @@ impl Engine {
         (source.window_generation > 0).then(|| self.position_of(source))
     }
 
+    /// Batches that were sent and are not acknowledged.
+    pub fn unacknowledged_batches(&self) -> usize {
+        self.targets.iter().filter_map(|target| target.append.as_ref()).map(|append| append.unacked()).sum()
+    }
+
     /// The producer under which everything is appended.
     pub fn producer(&self) -> Option<(i64, i16)> {
         self.producer

@@ -129,33 +129,39 @@ impl World {
         (self.random >> 33) % below
     }
 
+    /// Also what an answer within it calls for: a flow leaves nothing for its next event.
     fn carry_out(&mut self) {
-        for command in self.engine.take_commands() {
-            match command {
-                Command::Fetch(_, FetchCommand::Add(partition)) => {
-                    drop(self.fetching.insert(partition.key, partition))
-                }
-                Command::Fetch(_, FetchCommand::Remove(key)) => drop(self.fetching.remove(&key)),
-                Command::Fetch(_, FetchCommand::Pause) => self.paused = true,
-                Command::Fetch(_, FetchCommand::Resume) => self.paused = false,
-                Command::Produce(broker, ProduceCommand::Send(request)) => {
-                    assert_eq!(
-                        Some(&request.connection),
-                        self.connections.get(&broker),
-                        "sent on its connection"
-                    );
-                    self.wires.entry(broker).or_default().push_back(request);
-                }
-                Command::OpenProduce(broker) => self.connect(broker),
-                Command::Rewrite(job) => self.rewrites.push_back(job),
-                Command::Log(notice) => self.log.push(notice.message),
-                Command::NewProducer => self.engine.on_producer(TARGET_PRODUCER + 1, 0, self.now),
-                Command::Inquire(inquiry) => self.answer_inquiry(&inquiry),
-                Command::Produce(..)
-                | Command::RefreshSource
-                | Command::RefreshTarget
-                | Command::Locate(_) => {}
+        loop {
+            let commands = self.engine.take_commands();
+            if commands.is_empty() {
+                return;
             }
+            commands.into_iter().for_each(|command| self.carry_out_one(command));
+        }
+    }
+
+    fn carry_out_one(&mut self, command: Command) {
+        match command {
+            Command::Fetch(_, FetchCommand::Add(partition)) => {
+                drop(self.fetching.insert(partition.key, partition))
+            }
+            Command::Fetch(_, FetchCommand::Remove(key)) => drop(self.fetching.remove(&key)),
+            Command::Fetch(_, FetchCommand::Pause) => self.paused = true,
+            Command::Fetch(_, FetchCommand::Resume) => self.paused = false,
+            Command::Produce(broker, ProduceCommand::Send(request)) => {
+                assert_eq!(
+                    Some(&request.connection),
+                    self.connections.get(&broker),
+                    "sent on its connection"
+                );
+                self.wires.entry(broker).or_default().push_back(request);
+            }
+            Command::OpenProduce(broker) => self.connect(broker),
+            Command::Rewrite(job) => self.rewrites.push_back(job),
+            Command::Log(notice) => self.log.push(notice.message),
+            Command::NewProducer => self.engine.on_producer(TARGET_PRODUCER + 1, 0, self.now),
+            Command::Inquire(inquiry) => self.answer_inquiry(&inquiry),
+            Command::Produce(..) | Command::RefreshSource | Command::RefreshTarget | Command::Locate(_) => {}
         }
     }
 
