@@ -96,6 +96,8 @@ impl MergeSize {
 pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
     let headers = headers_of(batches)?;
     let size = size_of(&headers)?;
+    // Before room is made: what compressed batches claim, nothing holds.
+    check_uncompressed(&size.first)?;
     let mut parts = headers.iter().zip(batches);
     let (header, batch) = parts.next().ok_or_else(nothing_to_merge)?;
     let buffer = Vec::with_capacity(size.bytes_max() + WORD_BYTES);
@@ -123,14 +125,7 @@ impl MergeBuilder {
     /// # Errors
     /// Those of [`MergeBuilder::push`], or [`Error::Invalid`] for a compressed batch.
     pub fn start(first: &BatchHeader, batch: &[u8], buffer: Vec<u8>) -> Result<MergeBuilder, Error> {
-        let codec = first.attributes.codec()?;
-        if codec != Codec::None {
-            return Err(Error::Invalid {
-                what: "compression codec",
-                value: i64::from(codec.bits()),
-                rule: "is not none, which merging by copying needs",
-            });
-        }
+        check_uncompressed(first)?;
         let size = MergeSize::of(first);
         let merger = Merger::new(&size, size.bytes_max(), buffer);
         let mut builder = MergeBuilder { size, merger, records_crc: crc32c(&[]) };
@@ -199,6 +194,17 @@ fn size_of(headers: &[BatchHeader]) -> Result<MergeSize, Error> {
         return Err(unfit(first));
     }
     others.iter().try_fold(MergeSize::of(first), |size, next| size.with(next)).ok_or_else(|| unfit(first))
+}
+
+fn check_uncompressed(header: &BatchHeader) -> Result<(), Error> {
+    match header.attributes.codec()? {
+        Codec::None => Ok(()),
+        codec => Err(Error::Invalid {
+            what: "compression codec",
+            value: i64::from(codec.bits()),
+            rule: "is not none, which merging by copying needs",
+        }),
+    }
 }
 
 #[cold]
