@@ -100,7 +100,7 @@ fn flow(text: &mut String, plan: &FlowPlan) {
         let _ = writeln!(text, "  {sign} {words}");
     };
     for topic in plan.internal_topics.iter().filter(|topic| !topic.is_there) {
-        line('+', &format!("internal topic {}", topic.name));
+        line('+', &format!("internal topic {} on {}", topic.name, topic.cluster));
     }
     for topic in plan.topics.iter().filter(|topic| topic.is_changed()) {
         let (sign, words) = topic_line(topic);
@@ -111,6 +111,9 @@ fn flow(text: &mut String, plan: &FlowPlan) {
     }
     for acl in &plan.acls {
         line('+', &format!("acl {}", acl_words(acl)));
+    }
+    for (group, name) in plan.groups.iter().filter(|(group, name)| &***group != name.as_str()) {
+        line('=', &format!("group {group} as {name}"));
     }
     for (topic, reason) in &plan.refused {
         line('!', &format!("topic {topic} cannot be replicated: {reason}"));
@@ -123,11 +126,13 @@ fn flow(text: &mut String, plan: &FlowPlan) {
     }
     let changed = plan.topics.iter().filter(|topic| topic.is_changed()).count();
     let summary = format!(
-        "{} topics, {changed} with changes, {} left out, {} refused, {} ACLs to create",
+        "{} topics, {changed} with changes, {} left out, {} refused, {} ACLs to create; {} groups, {} left out",
         plan.topics.len(),
         plan.left_out.len(),
         plan.refused.len(),
-        plan.acls.len()
+        plan.acls.len(),
+        plan.groups.len(),
+        plan.groups_left_out
     );
     line('=', &summary);
 }
@@ -194,7 +199,10 @@ fn flow_document(name: &str, plan: &FlowPlan) -> Value {
     let internal: Vec<Value> = plan
         .internal_topics
         .iter()
-        .map(|topic| json!({ "topic": topic.name, "action": if topic.is_there { "keep" } else { "create" } }))
+        .map(|topic| {
+            let action = if topic.is_there { "keep" } else { "create" };
+            json!({ "cluster": &*topic.cluster, "topic": topic.name, "action": action })
+        })
         .collect();
     json!({
         "flow": name,
@@ -203,6 +211,8 @@ fn flow_document(name: &str, plan: &FlowPlan) -> Value {
         "refused": reasons(&plan.refused),
         "acls": acls,
         "internal_topics": internal,
+        "groups": plan.groups.iter().map(|(group, name)| (group.to_string(), json!(name))).collect::<Map<String, Value>>(),
+        "groups_left_out": plan.groups_left_out,
         "notes": plan.notes,
     })
 }

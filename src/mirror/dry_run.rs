@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::groups::select::selects_group;
+use super::mm2::settings::OffsetSyncsLocation;
 use super::topics::configs::{remote_configs, replication_factor};
 use super::topics::diff::{Action, Selector, Topics, topics_of};
 use super::topics::sync;
@@ -27,8 +29,12 @@ pub struct FlowPlan {
     pub refused: BTreeMap<Arc<str>, String>,
     /// ACLs to be created.
     pub acls: Vec<TopicAcl>,
-    /// Topics of MirrorMaker's and our own on the target.
+    /// Topics of MirrorMaker's and our own.
     pub internal_topics: Vec<InternalTopic>,
+    /// Groups whose offsets are translated, and what they are called on the target.
+    pub groups: BTreeMap<Arc<str>, String>,
+    /// How many groups of the source are not.
+    pub groups_left_out: usize,
     /// What could not be looked at.
     pub notes: Vec<String>,
 }
@@ -67,9 +73,11 @@ pub enum TopicChange {
     Keep,
 }
 
-/// A topic that the flow keeps on the target for itself.
+/// A topic that the flow keeps for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InternalTopic {
+    /// Alias of the cluster that it is on.
+    pub cluster: Arc<str>,
     /// Its name.
     pub name: String,
     /// Whether it is there.
@@ -118,10 +126,13 @@ pub async fn plan_flow(
         target: settings.target.clone(),
         left_out: left_out.collect(),
         refused: diff.refused.clone(),
-        internal_topics: internal_topics(settings, &remotes),
+        internal_topics: internal_topics(settings, &topics, &remotes),
         ..FlowPlan::default()
     };
     plan_topics(&mut plan, settings, source, target, &diff.topics, here.brokers.len()).await?;
+    if settings.translation.emit_checkpoints_interval.is_some() {
+        plan_groups(&mut plan, settings, source).await;
+    }
     if settings.sync_topic_acls_interval.is_some() {
         match sync::missing(settings, source, target).await {
             Ok(acls) => plan.acls = acls,
@@ -174,10 +185,47 @@ async fn plan_topics(
     Ok(())
 }
 
-fn internal_topics(settings: &FlowSettings, remotes: &Topics) -> Vec<InternalTopic> {
-    [settings.offset_storage_topic.clone(), kmirror_topic(&settings.source)]
+async fn plan_groups(plan: &mut FlowPlan, settings: &FlowSettings, source: &Cluster) {
+    let (listed, errors) = match source.list_groups().await {
+        Ok(listed) => listed,
+        Err(error) => {
+            plan.notes.push(format!("groups cannot be listed: {}", error.chain()));
+            return;
+        }
+    };
+    plan.notes.extend(errors.iter().map(|error| format!("not all groups are known: {}", error.chain())));
+    for group in &listed {
+        if selects_group(settings, group) {
+            plan.groups.insert(group.id.clone(), settings.remote_group(&group.id));
+        } else {
+            plan.groups_left_out += 1;
+        }
+    }
+}
+
+fn internal_topics(settings: &FlowSettings, topics: &Topics, remotes: &Topics) -> Vec<InternalTopic> {
+    let (source, target) = (&settings.source, &settings.target);
+    let translation = &settings.translation;
+    let mut names = vec![(target, settings.offset_storage_topic.clone()), (target, kmirror_topic(source))];
+    if translation.emit_checkpoints_interval.is_some() {
+        names.push((target, settings.policy.checkpoints_topic(source)));
+    }
+    if translation.offset_syncs.is_some() {
+        names.push(match translation.offset_syncs_location {
+            OffsetSyncsLocation::Source => (source, settings.policy.offset_syncs_topic(target)),
+            OffsetSyncsLocation::Target => (target, settings.policy.offset_syncs_topic(source)),
+        });
+    }
+    let there = |cluster: &Arc<str>, name: &str| {
+        if cluster == source { topics.contains_key(name) } else { remotes.contains_key(name) }
+    };
+    names
         .into_iter()
-        .map(|name| InternalTopic { is_there: remotes.contains_key(name.as_str()), name })
+        .map(|(cluster, name)| InternalTopic {
+            cluster: cluster.clone(),
+            is_there: there(cluster, &name),
+            name,
+        })
         .collect()
 }
 

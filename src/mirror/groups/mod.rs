@@ -7,7 +7,7 @@
 
 mod book;
 mod round;
-mod select;
+pub(super) mod select;
 mod sync;
 mod target;
 mod task;

@@ -11,7 +11,7 @@ use crate::client::ListedGroup;
 use crate::mirror::FlowSettings;
 
 /// Whether the offsets of a listed group are translated.
-pub(super) fn selects_group(settings: &FlowSettings, group: &ListedGroup) -> bool {
+pub(in crate::mirror) fn selects_group(settings: &FlowSettings, group: &ListedGroup) -> bool {
     let has_offsets = match group.group_type.to_ascii_lowercase().as_str() {
         // Brokers before 3.9 do not tell the type.
         "" | "classic" => matches!(group.protocol_type.as_str(), "" | "consumer"),
