@@ -50,10 +50,10 @@ impl Running {
         Running(kmirror(arguments).spawn().unwrap())
     }
 
+    /// Twice at once, as `timeout` does: once to the process, once to its group.
     fn signal(&self, name: &str) {
-        let sent =
-            Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+        let kill = format!("kill -{name} {0} && kill -{name} {0}", self.0.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
     fn wait(&mut self) -> ExitStatus {
@@ -158,6 +158,12 @@ fn exit_codes_are_as_documented() {
         (&["run"], &format!("{DEAD}kmirror.admin.listen = 127.0.0.1:{port}\n"), 3, "cannot be listened on"),
         (&["run"], "clusters = A, B\n\0\n", 2, "is no text: there is a zero byte in line 2"),
         (&["run"], "", 2, "error: the key clusters is missing"),
+        (
+            &["run", "--until-caught-up", "--give-up-after", "1s"],
+            &format!("{DEAD}kmirror.admin.listen = none\n"),
+            1,
+            "A->B: nothing could be copied: cluster A: 127.0.0.1:1: cannot connect",
+        ),
         (&["run", "--takeover-timeout", "soon"], DEAD, 2, "is no time"),
         (&["walk"], DEAD, 2, "unrecognized subcommand"),
     ] {

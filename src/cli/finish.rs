@@ -24,7 +24,7 @@ pub(crate) fn endless(status: &ReplicatorStatus) -> Outcome {
 
 /// Judges a run that ends when it has caught up. A partition that is stopped until a person helps is not waited for; one
 /// that is tried again is, and so is a topic that failed, until `patience` is exhausted. (No partition is stopped for
-/// a broker that is away: that is waited for without end.)
+/// a broker that is away: that is waited for without end, once the flow runs.)
 pub(crate) fn until_caught_up(status: &ReplicatorStatus, patience: Patience) -> Outcome {
     if let Outcome::Failed(reasons) = endless(status) {
         return Outcome::Failed(reasons);
