@@ -14,6 +14,7 @@ mod groups;
 mod heartbeats;
 mod java_regex;
 pub mod lease;
+pub mod measure;
 pub mod mm2;
 mod name_format;
 pub mod offset_map;

@@ -1,7 +1,10 @@
 //! What a replicator says of itself: plain values, made on demand by the flows' owners and rendered by `observe`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use super::measure::{Latency, TrafficStatus};
+use super::state::TopicPartition;
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +94,10 @@ pub struct GroupStatus {
     pub untranslated: u64,
     /// When the last checkpoint was written, in ms since the epoch.
     pub checkpoint_ms: Option<i64>,
+    /// How long its checkpoints took from being made to being acknowledged.
+    pub checkpoint_latency: Latency,
+    /// Partitions of the target that have had a checkpoint from this process.
+    pub checkpointed: Arc<BTreeSet<TopicPartition>>,
     /// Why its offsets could not be fetched in the last round.
     pub error: Option<String>,
     /// `sync.group.offsets`; `None` when it is off or has not been tried yet.
@@ -145,6 +152,8 @@ pub struct LinkStatus {
     pub hops: u32,
     /// When the newest one that is on the target was written, in ms since the epoch.
     pub newest_ms: Option<i64>,
+    /// How old the last one was when the target had acknowledged it, in ms.
+    pub latency_ms: Option<i64>,
 }
 
 /// Heartbeats that this process writes.
@@ -228,6 +237,15 @@ pub struct PartitionStatus {
     pub blocked_by_transaction_since_ms: Option<i64>,
     /// Largest record timestamp that is on the target, in ms.
     pub replicated_timestamp_ms: Option<i64>,
+    /// For how long the oldest record waits that is not on the target, in ms, as far as headers of batches tell: 0 when
+    /// nothing waits; `None` when nothing has been copied yet.
+    pub lag_ms: Option<i64>,
+    /// Source offsets that are read and not acknowledged.
+    pub backlog_offsets: u64,
+    /// Bytes of the batches that are read and not acknowledged.
+    pub backlog_bytes: u64,
+    /// What moved lately.
+    pub traffic: TrafficStatus,
     /// Counters since the start of the process.
     pub counters: Counters,
 }

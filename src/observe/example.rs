@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::mirror::measure::{Latency, Recent, Spread, TrafficStatus};
+use crate::mirror::state::TopicPartition;
 use crate::mirror::status::{
     BrokerStatus, Counters, Event, EventKind, FlowState, FlowStatus, GroupStatus, GroupSync, GroupSyncStatus,
     GroupsStatus, HeartbeatStatus, LinkStatus, PartitionStatus, ReplicatorStatus, Stopped, SyncStatus,
@@ -19,6 +21,10 @@ pub(super) fn status() -> ReplicatorStatus {
         log_start_offset: Some(5),
         blocked_by_transaction_since_ms: Some(7_500),
         replicated_timestamp_ms: Some(9_250),
+        lag_ms: Some(750),
+        backlog_offsets: 7,
+        backlog_bytes: 4_096,
+        traffic: traffic(),
         counters: Counters {
             records: 70,
             bytes: 7_000,
@@ -100,6 +106,16 @@ pub(super) fn status() -> ReplicatorStatus {
     }
 }
 
+fn traffic() -> TrafficStatus {
+    let recent = Recent { min: 40, max: 900, avg: 120.5 };
+    TrafficStatus {
+        record_rate: 2.5,
+        byte_rate: 250.0,
+        record_age_ms: Spread { last: 60, recent: Some(recent) },
+        replication_latency_ms: Spread { last: 75, recent: None },
+    }
+}
+
 fn translation() -> TranslationStatus {
     let sync = GroupSyncStatus {
         result: GroupSync::Active,
@@ -107,10 +123,14 @@ fn translation() -> TranslationStatus {
         committed: 3,
         at_ms: 8_500,
     };
+    let mut latency = Latency::default();
+    latency.took(8_000, 12);
     let app = GroupStatus {
         translated: 4,
         untranslated: 1,
         checkpoint_ms: Some(8_000),
+        checkpoint_latency: latency,
+        checkpointed: Arc::new([TopicPartition::new("A.orders", 0)].into()),
         error: None,
         sync: Some(sync),
     };
@@ -121,7 +141,7 @@ fn translation() -> TranslationStatus {
         round_ms: Some(8_250),
         last_error: Some("cannot list all groups of the source".to_owned()),
     };
-    let link = |hops, newest_ms| LinkStatus { hops, newest_ms };
+    let link = |hops, newest_ms| LinkStatus { hops, newest_ms, latency_ms: Some(250) };
     TranslationStatus {
         offset_syncs: SyncsStatus {
             topic: Some(Arc::from("mm2-offset-syncs.B.internal")),

@@ -11,7 +11,7 @@ mod table;
 mod translation;
 pub mod units;
 
-pub use metrics::Metrics;
+pub use metrics::{Metrics, Names};
 pub use progress::{Meter, Progress, Totals};
 pub use server::{ListenError, listen, serve};
 pub use settings::{AdminListen, Settings};

@@ -17,12 +17,12 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
 use super::json;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Names};
 use super::settings::{AdminListen, Settings};
 use crate::mirror::status::ReplicatorStatus;
 use crate::seam::{Listener, Seam, Socket};
@@ -97,7 +97,7 @@ where
 {
     let service = service_fn(move |request: Request<Incoming>| {
         let status = status.clone();
-        async move { Ok::<_, Infallible>(answer(request.method(), request.uri().path(), status).await) }
+        async move { Ok::<_, Infallible>(answer(request.method(), request.uri(), status).await) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -109,7 +109,7 @@ where
     }
 }
 
-async fn answer<F, S>(method: &Method, path: &str, status: F) -> Response<Answer>
+async fn answer<F, S>(method: &Method, uri: &Uri, status: F) -> Response<Answer>
 where
     F: Fn() -> S,
     S: Future<Output = ReplicatorStatus>,
@@ -119,6 +119,7 @@ where
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
+    let path = uri.path();
     match path {
         "/" => return text(StatusCode::OK, "kmirror: /metrics /status /healthz /readyz\n"),
         "/healthz" => return text(StatusCode::OK, "ok\n"),
@@ -130,7 +131,7 @@ where
     };
     match path {
         "/metrics" => {
-            let body = Answer::Metrics(Metrics::new(Arc::new(status)));
+            let body = Answer::Metrics(Metrics::new(Arc::new(status), names(uri)));
             response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", body)
         }
         "/status" => {
@@ -142,6 +143,12 @@ where
             lines => response(StatusCode::SERVICE_UNAVAILABLE, PLAIN, Answer::Text(Some(Bytes::from(lines)))),
         },
     }
+}
+
+/// `/metrics?names=source_connector` asks for the second set of MirrorMaker's names, too.
+fn names(uri: &Uri) -> Names {
+    let asked = uri.query().unwrap_or_default().split('&').any(|part| part == "names=source_connector");
+    if asked { Names::AlsoSourceConnector } else { Names::Standard }
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -223,6 +230,11 @@ mod tests {
                 "GET /metrics",
                 "200 OK",
                 "kmirror_records_total{source=\"A\",target=\"B\",topic=\"orders\",partition=\"0\"} 70",
+            ),
+            (
+                "GET /metrics?x=y&names=source_connector",
+                "200 OK",
+                "kafka_connect_mirror_source_connector_record_count{source=\"A\",target=\"B\",destination=\"B\",topic=\"A.orders\",partition=\"0\"} 70",
             ),
             ("GET /metrics", "200 OK", "content-type: text/plain; version=0.0.4; charset=utf-8"),
             ("GET /status", "200 OK", "\"position\":90"),

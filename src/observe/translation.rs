@@ -46,7 +46,10 @@ fn group(group: &GroupStatus) -> Value {
 /// The heartbeats that come over a flow, by source topic.
 pub(super) fn links(links: &BTreeMap<Arc<str>, LinkStatus>) -> Value {
     let link = |(topic, link): (&Arc<str>, &LinkStatus)| {
-        (topic.to_string(), json!({ "hops": link.hops, "newest_ms": link.newest_ms }))
+        (
+            topic.to_string(),
+            json!({ "hops": link.hops, "newest_ms": link.newest_ms, "latency_ms": link.latency_ms }),
+        )
     };
     Value::Object(links.iter().map(link).collect())
 }

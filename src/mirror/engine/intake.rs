@@ -90,16 +90,18 @@ impl Engine {
         let blocked = isolation == IsolationLevel::ReadCommitted
             && (0..fetched.high_watermark).contains(&fetched.last_stable_offset);
         source.blocked_since_ms = blocked.then(|| since_ms.unwrap_or(now_ms));
-        let end = match isolation {
-            IsolationLevel::ReadCommitted => fetched.last_stable_offset,
-            IsolationLevel::ReadUncommitted => fetched.high_watermark,
-        };
-        source.end_at_start.get_or_insert(end);
-        source.watermarks = Some(Watermarks {
+        // What is new now has waited since this moment at most.
+        let had_nothing_left = |watermarks: Watermarks| watermarks.end(isolation) <= source.window.position();
+        if source.watermarks.is_some_and(had_nothing_left) {
+            source.caught_up_ms = Some(now_ms);
+        }
+        let watermarks = Watermarks {
             high: fetched.high_watermark,
             last_stable: fetched.last_stable_offset,
             log_start: fetched.log_start_offset,
-        });
+        };
+        source.end_at_start.get_or_insert(watermarks.end(isolation));
+        source.watermarks = Some(watermarks);
     }
 
     fn take(
@@ -129,8 +131,13 @@ impl Engine {
         if header.attributes.is_transactional() {
             self.note_transactional(key);
         }
-        let source = &mut self.sources[key.0 as usize];
-        match plan(&header, verdict, position, &limits) {
+        let (now_ms, source) = (self.now_ms, &mut self.sources[key.0 as usize]);
+        let plan = plan(&header, verdict, position, &limits);
+        if !matches!(plan, Plan::Skip(_)) {
+            let records = u64::from(header.record_count.unsigned_abs());
+            source.traffic().read(now_ms, header.max_timestamp, records);
+        }
+        match plan {
             Plan::Skip(SkipReason::BelowPosition) => {}
             Plan::Skip(_) => {
                 source.window.skip(header.next_offset());

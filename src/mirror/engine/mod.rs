@@ -36,6 +36,7 @@ use uuid::Uuid;
 
 use super::append::{Append, Cargo, Inquiry, Part};
 use super::budget::Budget;
+use super::measure::Traffic;
 use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
 use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
 use super::window::{EntryId, Window};
@@ -47,7 +48,7 @@ use crate::client::{
 use crate::net::Backoff;
 use crate::record::{self, Codec, Magic, MergeBuilder, Piece, RewriteSettings, Rewritten, Segment};
 
-pub use report::Position;
+pub use report::{Newest, Position};
 
 /// Gaps, skipped records and their like that are kept for `/status`.
 const EVENTS_MAX: usize = 1_000;
@@ -244,6 +245,10 @@ struct Source {
     end_at_start: Option<i64>,
     blocked_since_ms: Option<i64>,
     replicated_timestamp_ms: Option<i64>,
+    /// When it was last seen to have nothing left to copy.
+    caught_up_ms: Option<i64>,
+    /// From its first batch on.
+    traffic: Option<Box<Traffic>>,
     counters: Counters,
     failures: u32,
     refetches: u32,
@@ -255,6 +260,32 @@ struct Watermarks {
     high: i64,
     last_stable: i64,
     log_start: i64,
+}
+
+impl Watermarks {
+    /// Where what can be read ends.
+    fn end(self, isolation: IsolationLevel) -> i64 {
+        match isolation {
+            IsolationLevel::ReadCommitted => self.last_stable,
+            IsolationLevel::ReadUncommitted => self.high,
+        }
+    }
+}
+
+impl Source {
+    fn traffic(&mut self) -> &mut Traffic {
+        self.traffic.get_or_insert_default()
+    }
+
+    /// For how long the oldest record has waited that is not on the target. Records beyond the position are no older than
+    /// the last one copied, and have come since nothing was left, whichever is later.
+    fn lag_ms(&self, isolation: IsolationLevel, now_ms: i64) -> Option<i64> {
+        if self.watermarks?.end(isolation) <= self.window.position() {
+            return Some(0);
+        }
+        let copied_ms = self.traffic.as_ref().and_then(|traffic| traffic.last_timestamp_ms());
+        copied_ms.max(self.caught_up_ms).map(|since| now_ms.saturating_sub(since).max(0))
+    }
 }
 
 /// Where a source partition stands.
@@ -451,6 +482,8 @@ impl Engine {
             end_at_start: None,
             blocked_since_ms: None,
             replicated_timestamp_ms: None,
+            caught_up_ms: None,
+            traffic: None,
             counters: Counters::default(),
             failures: 0,
             refetches: 0,

@@ -273,7 +273,7 @@ impl Engine {
     /// A batch is on the target: windows, offset maps and counters follow.
     pub(super) fn apply(&mut self, key: TargetKey, acked: Acked) {
         let mut downstream = acked.base_offset;
-        let cargo = acked.cargo;
+        let (cargo, now_ms) = (acked.cargo, self.now_ms);
         for part in &cargo.parts {
             let source = &mut self.sources[part.source.0 as usize];
             let next = downstream.map(|offset| offset + i64::from(part.record_count));
@@ -287,6 +287,7 @@ impl Engine {
                     }
                 };
                 source.counters.bytes += freed as u64;
+                source.traffic().moved(now_ms, freed as u64);
                 self.release(part.source, freed);
                 if let Some(downstream) = downstream {
                     self.map(part.source, part.upstream, downstream, part.record_count);
@@ -297,13 +298,15 @@ impl Engine {
         if let Some(source) = cargo.source() {
             let source = &mut self.sources[source.0 as usize];
             source.replicated_timestamp_ms = source.replicated_timestamp_ms.max(Some(cargo.max_timestamp));
+            let records = u64::from(cargo.record_count.unsigned_abs());
+            source.traffic().acknowledged(now_ms, cargo.max_timestamp, records);
             match cargo.origin {
                 Origin::Verbatim => source.counters.batches_verbatim += 1,
                 Origin::Merged(batches) => source.counters.batches_merged += u64::from(batches),
                 Origin::Rewritten => {}
             }
         }
-        let (target, now_ms) = (&mut self.targets[key.0 as usize], self.now_ms);
+        let target = &mut self.targets[key.0 as usize];
         target.stops = 0;
         if let Some(append) = target.append.as_mut() {
             append.acked_timestamp(cargo.max_timestamp, now_ms);

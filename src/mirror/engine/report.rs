@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::status::{BrokerStatus, Event, PartitionStatus};
 use super::{Engine, Source, SourceState};
 use crate::client::{IsolationLevel, PartitionKey};
+use crate::mirror::measure::TrafficStatus;
 use crate::mirror::state::TopicPartition;
 use uuid::Uuid;
 
@@ -35,6 +36,15 @@ impl Position {
     pub fn at(&self) -> TopicPartition {
         TopicPartition::new(self.topic.clone(), self.partition)
     }
+}
+
+/// The newest record of a topic that is on the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Newest {
+    /// Its timestamp, in ms.
+    pub timestamp_ms: Option<i64>,
+    /// How old it was when it came there, in ms.
+    pub latency_ms: Option<i64>,
 }
 
 impl Engine {
@@ -115,6 +125,15 @@ impl Engine {
                     log_start_offset: source.watermarks.map(|watermarks| watermarks.log_start),
                     blocked_by_transaction_since_ms: source.blocked_since_ms,
                     replicated_timestamp_ms: source.replicated_timestamp_ms,
+                    lag_ms: started
+                        .then(|| source.lag_ms(self.settings.isolation_level, self.now_ms))
+                        .flatten(),
+                    backlog_offsets: (source.window.next_offset() - source.window.position()).unsigned_abs(),
+                    backlog_bytes: source.window.bytes() as u64,
+                    traffic: source
+                        .traffic
+                        .as_ref()
+                        .map_or(TrafficStatus::default(), |traffic| traffic.status(self.now_ms)),
                     counters: source.counters,
                 };
                 ((source.topic.clone(), source.partition), status)
@@ -122,9 +141,10 @@ impl Engine {
             .collect()
     }
 
-    /// The newest record timestamps that are on the target, of the source topics that `is_wanted`.
-    pub fn replicated_timestamps(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<Arc<str>, Option<i64>> {
-        let mut newest: BTreeMap<Arc<str>, Option<i64>> = BTreeMap::new();
+    /// Of the source topics that `is_wanted`: the newest record timestamp that is on the target, and how old the last record
+    /// was when it came there, in ms.
+    pub fn newest(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<Arc<str>, Newest> {
+        let mut newest: BTreeMap<Arc<str>, Newest> = BTreeMap::new();
         // Partitions of a topic follow each other for the most part; a name is judged when it changes.
         let mut judged: Option<(&Arc<str>, bool)> = None;
         for source in &self.sources {
@@ -135,7 +155,10 @@ impl Engine {
             judged = Some((&source.topic, wanted));
             if wanted {
                 let of = newest.entry(source.topic.clone()).or_default();
-                *of = (*of).max(source.replicated_timestamp_ms);
+                if source.replicated_timestamp_ms > of.timestamp_ms {
+                    of.timestamp_ms = source.replicated_timestamp_ms;
+                    of.latency_ms = source.traffic.as_ref().map(|traffic| traffic.last_latency_ms());
+                }
             }
         }
         newest

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::control::TopicReady;
-use super::super::engine::Engine;
+use super::super::engine::{Engine, Newest};
 use super::super::groups::{Groups, TranslateRequest};
 use super::super::policy::ReplicationPolicy;
 use super::super::state::TopicPartition;
@@ -69,14 +69,14 @@ impl Owner {
 
 /// The heartbeats that come over the flow: a hop for each cluster in the name of their topic, and the flow itself.
 fn links(policy: &ReplicationPolicy, engine: &Engine) -> BTreeMap<Arc<str>, LinkStatus> {
-    let newest = engine.replicated_timestamps(|topic| policy.is_heartbeats_topic(topic));
-    let link = |(topic, newest_ms): (Arc<str>, Option<i64>)| {
+    let newest = engine.newest(|topic| policy.is_heartbeats_topic(topic));
+    let link = |(topic, newest): (Arc<str>, Newest)| {
         let mut hops = 1;
         let mut name: &str = &topic;
         while let Some(upstream) = policy.upstream_topic(name).filter(|&upstream| upstream != name) {
             (name, hops) = (upstream, hops + 1);
         }
-        let status = LinkStatus { hops, newest_ms };
+        let status = LinkStatus { hops, newest_ms: newest.timestamp_ms, latency_ms: newest.latency_ms };
         (topic, status)
     };
     newest.into_iter().map(link).collect()

@@ -124,6 +124,7 @@ impl Work {
         if news.is_empty() {
             return true;
         }
+        let made_ms = self.seam.now_ms();
         let records = news.iter().map(|checkpoint| (checkpoint.key(), checkpoint.value())).collect();
         if let Err(error) = self.checkpoints.append(records).await {
             let message = format!("cannot write checkpoints: {error}");
@@ -134,7 +135,13 @@ impl Work {
         let now_ms = self.seam.now_ms();
         for checkpoint in &news {
             self.book.note(checkpoint);
-            self.status.groups.entry(checkpoint.group.clone()).or_default().checkpoint_ms = Some(now_ms);
+            let status = self.status.groups.entry(checkpoint.group.clone()).or_default();
+            status.checkpoint_ms = Some(now_ms);
+            status.checkpoint_latency.took(now_ms, now_ms.saturating_sub(made_ms).max(0));
+            // It is copied only where it grows, for the state that was published still holds it.
+            if !status.checkpointed.contains(&checkpoint.target) {
+                Arc::make_mut(&mut status.checkpointed).insert(checkpoint.target.clone());
+            }
         }
         self.status.checkpoints += news.len() as u64;
         true
