@@ -22,6 +22,8 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
 
 import java.util.ArrayList;
 import java.util.Collection;
@@ -60,6 +62,7 @@ final class Administration {
             case "topics": return admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get();
             case "configs.describe": return describeConfigs(admin, arguments);
             case "configs.alter": return alterConfigs(admin, arguments);
+            case "quota.alter": return alterQuota(admin, arguments);
             case "records.delete": return deleteRecords(admin, arguments);
             case "offsets": return offsets(admin, arguments);
             case "groups": return admin.listGroups().all().get().stream().map(group -> group.groupId()).collect(Collectors.toList());
@@ -153,6 +156,15 @@ final class Administration {
                     delete ? AlterConfigOp.OpType.DELETE : AlterConfigOp.OpType.SET));
         });
         admin.incrementalAlterConfigs(Map.of(resource, changes)).all().get();
+        return null;
+    }
+
+    private static Object alterQuota(Admin admin, JsonNode arguments) throws Exception {
+        ClientQuotaEntity client = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, arguments.get("client_id").asText()));
+        JsonNode value = arguments.get("value");
+        ClientQuotaAlteration.Op change = new ClientQuotaAlteration.Op(
+                arguments.get("quota").asText(), value.isNull() ? null : value.asDouble());
+        admin.alterClientQuotas(List.of(new ClientQuotaAlteration(client, List.of(change)))).all().get();
         return null;
     }
 

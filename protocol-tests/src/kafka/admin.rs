@@ -120,6 +120,11 @@ impl Admin<'_> {
         self.call("configs.alter", json!({"configs": configs})).map(drop)
     }
 
+    /// Sets (`Some`) or removes (`None`) a quota of a client id, such as `producer_byte_rate` in bytes per second.
+    pub fn alter_quota(&self, client_id: &str, quota: &str, value: Option<u32>) -> Result<()> {
+        self.call("quota.alter", json!({"client_id": client_id, "quota": quota, "value": value})).map(drop)
+    }
+
     /// Deletes the records of a partition before `offset`.
     pub fn delete_records(&self, topic: &str, partition: i32, offset: i64) -> Result<()> {
         let arguments = json!({"topic": topic, "partition": partition, "offset": offset});

@@ -95,6 +95,35 @@ fn after_an_orderly_end_it_resumes_without_repetition() -> Result<()> {
     Ok(())
 }
 
+/// Under a quota the target answers late and then not at all for a while: a stop drops what was not sent, and the next
+/// start reads it again.
+#[test]
+fn a_stop_under_a_quota_of_the_target_ends_in_order() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    pair.source().create_topic("throttled", 2, &[])?;
+    let flow = pair.flow("Throttled").topics("throttled").set("B.client.id", "throttled-mirror");
+    let large = "x".repeat(2_000);
+    let records: Vec<TestRecord> = (0..3_000)
+        .map(|number| TestRecord::new(number.to_string(), large.clone()).to_partition(number % 2))
+        .collect();
+    pair.java().produce(&pair.a.bootstrap(), "throttled", &records)?;
+    let quota = |value| pair.target().alter_quota("throttled-mirror", "producer_byte_rate", value);
+    quota(Some(100_000))?;
+    let mut mirror = run(&flow)?;
+    wait_for("a record under the quota", TIMEOUT, || {
+        mirror.expect_running()?;
+        let end = pair.target_end("Throttled.throttled", 0)?;
+        Ok(if end > 0 { Look::Done(()) } else { Look::Pending(mirror.output()) })
+    })?;
+    assert_eq!(mirror.stop(TIMEOUT)?, 0, "{}", mirror.output());
+    let before = pair.target_end("Throttled.throttled", 0)?;
+    assert!(before < 1_500, "the quota has held it up: {before}");
+    quota(None)?;
+    Kmirror::run_until_caught_up(flow.text(), TIMEOUT)?;
+    assert_eq!(pair.compare(&flow, "throttled", Isolation::ReadUncommitted)?, 3_000);
+    Ok(())
+}
+
 /// Case 47.
 #[test]
 fn a_killed_process_loses_nothing_and_repeats_a_little() -> Result<()> {

@@ -634,3 +634,27 @@ fn the_window_grows_with_the_round_trip() {
     assert!(near <= window + 4_000, "{near}");
     assert!(far > 3 * window && far <= 4 * window + 4_000, "{far}");
 }
+
+/// What a stop waits for is what brokers may have: the rest is read again.
+#[test]
+fn a_stop_brings_to_its_end_what_is_in_flight_and_drops_what_is_not() {
+    let mut world = World::new(Shape { batching: Batching::Verbatim, ..ONE_PARTITION }, 1);
+    for number in 0..40 {
+        let bytes = batch(number, 1, Codec::None, 100);
+        world.sources[0].append(0, 0, &bytes, LogOrigin::Client(Verification::Missing)).unwrap();
+    }
+    for _ in 0..10 {
+        world.deliver_fetch_of(0);
+        world.carry_out();
+    }
+    world.engine.drain();
+    world.carry_out();
+    assert!(!world.engine.is_drained(), "the first batch is on its way");
+    assert!(world.fetching.is_empty());
+    world.deliver_request_of(0, Fault::None);
+    world.carry_out();
+    assert!(world.engine.is_drained());
+    assert_eq!((world.requests_served, world.targets[0].log_end_offset()), (1, 1));
+    assert_eq!(world.engine.position(world.keys[0]), Some(1));
+    assert_eq!((world.engine.alive_bytes, world.engine.stuck_bytes), (0, 0));
+}
