@@ -4,6 +4,7 @@
 
 mod codecs;
 mod content;
+mod followed;
 mod life;
 mod refusals;
 mod resets;
