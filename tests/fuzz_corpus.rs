@@ -219,7 +219,7 @@ fn own_records() -> Vec<(&'static str, String, Vec<u8>)> {
         (
             "state_records",
             "mm2-offset".to_owned(),
-            pair(&mm2_offsets::key("A", &source), &mm2_offsets::value(7)),
+            pair(&mm2_offsets::key("MirrorSourceConnector", "A", &source), &mm2_offsets::value(7)),
         ),
         ("lease", "claim".to_owned(), claim.encode().to_vec()),
         ("lease", "assignment".to_owned(), assignment.encode().to_vec()),

@@ -67,7 +67,7 @@ pub fn state_records(data: &[u8]) {
             Ok(Decoded::Unknown(_)) | Err(_) => {}
         }
     }
-    let mut offsets = Mm2Offsets::new("A".into());
+    let mut offsets = Mm2Offsets::new("MirrorSourceConnector".into(), "A".into());
     offsets.apply(0, 1, &Bytes::copy_from_slice(key), Some(value));
     offsets.apply(0, 2, &Bytes::copy_from_slice(key), None);
     assert!(offsets.newest().count() <= 1);

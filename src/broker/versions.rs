@@ -47,6 +47,9 @@ const SERVED: &[Row] = &[
     (ApiKey::OffsetDelete, &[(V2_4, 0)]),
     (ApiKey::DescribeCluster, &[(V2_8, 0), (V3_9, 1), (V4_0, 2)]),
     (ApiKey::DescribeProducers, &[(V2_8, 0)]),
+    // 3.0 has both; 3.3 is the release before which no other is listed here.
+    (ApiKey::DescribeTransactions, &[(V3_3, 0)]),
+    (ApiKey::ListTransactions, &[(V3_3, 0), (V3_9, 1), (V4_1, 2)]),
 ];
 
 /// Lowest and highest version of an API.

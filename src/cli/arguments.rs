@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use super::{demo_command, exit, plan};
+use super::{demo_command, exit, plan, positions};
+use crate::mirror::state::TopicPartition;
 
 const EXAMPLES: &str = "\
 Examples:
   kmirror demo                                       see it work: two embedded clusters and a mirror between them
   kmirror check mm2.properties                       everything that is wrong with a file, and what it resolves to
   kmirror plan mm2.properties                        what would be created and changed on the targets
+  kmirror positions mm2.properties                   how far each partition is, and moving what stands still
   kmirror run mm2.properties                         replicate until SIGTERM or SIGINT
   kmirror run mm2.properties --until-caught-up       a full load: exits when everything is there
   kmirror run mm2.properties --clusters B            only the flows into B, as with MirrorMaker";
@@ -42,6 +44,9 @@ pub(crate) enum Command {
     /// Print what each flow would do to its target now, and change nothing.
     #[command(after_help = plan::EXIT_CODES)]
     Plan(Plan),
+    /// Show how far the flows of a file are, and move those that stand still.
+    #[command(after_help = positions::HELP)]
+    Positions(Positions),
     /// Start two embedded clusters with traffic, mirror one to the other and compare both.
     #[command(after_help = exit::HELP)]
     Demo(demo_command::Demo),
@@ -116,6 +121,53 @@ pub(crate) struct Plan {
     pub(crate) json: bool,
 }
 
+/// `kmirror positions`.
+#[derive(Clone, Debug, Args)]
+#[command(group(ArgGroup::new("change").args(["set", "to_earliest", "to_latest", "to_timestamp"])))]
+pub(crate) struct Positions {
+    /// A MirrorMaker 2 file.
+    pub(crate) file: PathBuf,
+    /// Only flows into these clusters.
+    #[arg(long, num_args = 1.., value_name = "ALIAS")]
+    pub(crate) clusters: Vec<String>,
+    /// Only this flow, as A->B.
+    #[arg(long, value_name = "SOURCE->TARGET")]
+    pub(crate) flow: Option<String>,
+    /// Only topics of the source whose whole name matches this Java regular expression.
+    #[arg(long, value_name = "REGEX", conflicts_with = "set")]
+    pub(crate) topics: Option<String>,
+    /// Copy a partition from this source offset on; can be given several times.
+    #[arg(long, value_parser = partition_offset, value_name = "TOPIC:PARTITION=OFFSET")]
+    pub(crate) set: Vec<(TopicPartition, i64)>,
+    /// Copy everything again that the source still has.
+    #[arg(long)]
+    pub(crate) to_earliest: bool,
+    /// Leave out everything that is not copied yet.
+    #[arg(long)]
+    pub(crate) to_latest: bool,
+    /// Copy from the first record on that is as new as this time, in milliseconds since the epoch.
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..), value_name = "MILLISECONDS")]
+    pub(crate) to_timestamp: Option<i64>,
+    /// Do it. Without this nothing is changed.
+    #[arg(long, requires = "change")]
+    pub(crate) execute: bool,
+    /// For programs: one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `TOPIC:PARTITION=OFFSET`.
+fn partition_offset(text: &str) -> Result<(TopicPartition, i64), String> {
+    let parsed = || {
+        let (partition, offset) = text.rsplit_once('=')?;
+        let (topic, partition) = partition.rsplit_once(':')?;
+        let (partition, offset): (i32, i64) = (partition.parse().ok()?, offset.parse().ok()?);
+        let is_valid = !topic.is_empty() && partition >= 0 && offset >= 0;
+        is_valid.then(|| (TopicPartition::new(topic, partition), offset))
+    };
+    parsed().ok_or_else(|| format!("{text:?} is not TOPIC:PARTITION=OFFSET, as orders:0=1234"))
+}
+
 /// A time with a unit: `500ms`, `10s`, `2m`, `1h`; seconds without one.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -168,6 +220,31 @@ mod tests {
             &["kmirror"],
         ] {
             assert!(Arguments::try_parse_from(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn positions_are_moved_one_way_at_a_time() {
+        let parse = |more: &[&str]| {
+            Arguments::try_parse_from([&["kmirror", "positions", "f"], more].concat()).map(|arguments| {
+                let Command::Positions(positions) = arguments.command else { panic!("not positions") };
+                positions
+            })
+        };
+        let set = parse(&["--set", "a:b:0=7", "--set", "t:3=0", "--execute"]).unwrap().set;
+        assert_eq!(set, [(TopicPartition::new("a:b", 0), 7), (TopicPartition::new("t", 3), 0)]);
+        for wrong in [
+            &["--set", "t:0"][..],
+            &["--set", "t:0=-1"],
+            &["--set", ":0=1"],
+            &["--set", "t=1"],
+            &["--set", "t:0=1", "--to-latest"],
+            &["--to-earliest", "--to-latest"],
+            &["--to-timestamp", "-5"],
+            &["--execute"],
+            &["--set", "t:0=1", "--topics", "t"],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -66,7 +66,8 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
         return Some(vec![reason]);
     }
     let exhausted = patience == Patience::Exhausted;
-    if exhausted && matches!(flow.state, FlowState::Starting | FlowState::Standby) {
+    if exhausted && matches!(flow.state, FlowState::Starting | FlowState::Standby | FlowState::Paused { .. })
+    {
         return Some(vec![never_began(flow, &name)]);
     }
     let looked_at = if flow.failed_topics.is_empty() { flow.discovered } else { exhausted };
@@ -90,6 +91,9 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
 
 fn never_began(flow: &FlowStatus, name: &str) -> String {
     match (&flow.last_error, &flow.state) {
+        (_, FlowState::Paused { connector, target_state, .. }) => format!(
+            "{name}: MirrorMaker's {connector} is {target_state}: resume it, or set kmirror.on.paused = ignore"
+        ),
         (Some(error), _) => format!("{name}: nothing could be copied: {error}"),
         (None, FlowState::Standby) => format!("{name}: another kmirror writes this flow"),
         (None, _) => format!("{name}: nothing could be copied: a cluster does not answer"),

@@ -12,6 +12,7 @@ mod exit;
 mod finish;
 mod logging;
 mod plan;
+mod positions;
 mod render;
 mod run;
 mod signals;
@@ -43,6 +44,7 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run::main(&run, &arguments.logging),
         Command::Check(check) => check::main(&check, &arguments.logging),
         Command::Plan(plan) => return plan::main(&plan),
+        Command::Positions(positions) => positions::main(&positions),
         Command::Demo(demo) => demo_command::main(&demo, &arguments.logging),
     };
     exit.into()

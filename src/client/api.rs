@@ -8,12 +8,13 @@ use kafka_protocol::messages::{
     ApiKey, CreateAclsRequest, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
     CreateTopicsResponse, DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest,
     DescribeAclsResponse, DescribeClusterRequest, DescribeClusterResponse, DescribeConfigsRequest,
-    DescribeGroupsRequest, DescribeProducersRequest, FetchRequest, FetchResponse, FindCoordinatorRequest,
-    FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
-    LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse, ListOffsetsRequest, MetadataRequest,
-    MetadataResponse, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
-    SyncGroupRequest, SyncGroupResponse,
+    DescribeGroupsRequest, DescribeProducersRequest, DescribeTransactionsRequest, FetchRequest,
+    FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse,
+    IncrementalAlterConfigsRequest, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
+    ListOffsetsRequest, ListTransactionsRequest, ListTransactionsResponse, MetadataRequest, MetadataResponse,
+    OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest,
+    SyncGroupResponse,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 
@@ -157,6 +158,17 @@ impl Api for ListGroupsRequest {
     }
 }
 
+impl Api for ListTransactionsRequest {
+    const API: ApiKey = ApiKey::ListTransactions;
+    const OURS: RangeInclusive<i16> = 0..=2;
+    fn refusal(response: &ListTransactionsResponse) -> (ErrorCode, Option<String>) {
+        (ErrorCode(response.error_code), None)
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
+}
+
 impl Api for FetchRequest {
     const API: ApiKey = ApiKey::Fetch;
     /// Version 13 speaks of topics by id.
@@ -241,5 +253,6 @@ judged_by_part! {
     OffsetCommitRequest: OffsetCommit, 2..=9;
     DeleteRecordsRequest: DeleteRecords, 0..=2;
     DescribeProducersRequest: DescribeProducers, 0..=0;
+    DescribeTransactionsRequest: DescribeTransactions, 0..=0;
     ProduceRequest: Produce, 3..=12;
 }

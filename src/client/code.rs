@@ -101,6 +101,8 @@ impl ErrorCode {
     pub const MEMBER_ID_REQUIRED: ErrorCode = ErrorCode(79);
     /// Another member took over the static member id.
     pub const FENCED_INSTANCE_ID: ErrorCode = ErrorCode(82);
+    /// The coordinator does not know the transactional id.
+    pub const TRANSACTIONAL_ID_NOT_FOUND: ErrorCode = ErrorCode(105);
     /// The broker does not know the topic id.
     pub const UNKNOWN_TOPIC_ID: ErrorCode = ErrorCode(100);
     /// All that is known of the cluster is stale: begin at the bootstrap servers (KIP-1102).
@@ -348,6 +350,7 @@ mod tests {
             (ErrorCode::OFFSET_NOT_AVAILABLE, "OFFSET_NOT_AVAILABLE"),
             (ErrorCode::MEMBER_ID_REQUIRED, "MEMBER_ID_REQUIRED"),
             (ErrorCode::FENCED_INSTANCE_ID, "FENCED_INSTANCE_ID"),
+            (ErrorCode::TRANSACTIONAL_ID_NOT_FOUND, "TRANSACTIONAL_ID_NOT_FOUND"),
             (ErrorCode::UNKNOWN_TOPIC_ID, "UNKNOWN_TOPIC_ID"),
             (ErrorCode::REBOOTSTRAP_REQUIRED, "REBOOTSTRAP_REQUIRED"),
         ] {

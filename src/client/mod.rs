@@ -72,6 +72,7 @@ pub use admin::{
     AclOperation, AclPattern, AclPermission, ClusterDescription, CommittedOffset, ConfigChange, ConfigEntry,
     ConfigSource, CreatedTopic, Each, EpochEnd, GroupDescription, GroupMember, GroupOffsets, ListedGroup,
     ListedOffset, NewTopic, OffsetSpec, PartitionLog, ProducerState, TopicAcl, TopicPartition,
+    TransactionDescription,
 };
 pub use api::Api;
 pub use cluster::{Answer, Cluster, CoordinatorKind, Node};

@@ -1,5 +1,6 @@
 //! The settings of one flow.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::problem::Problem;
@@ -7,8 +8,9 @@ use super::reader::{Fallback, Reader};
 use super::scoping::{self, Client, Scope, Setting, Side};
 use super::{misnamed, naming, translation, values};
 use crate::client::{FetchSettings, IsolationLevel, ProduceSettings};
+use crate::mirror::takeover::{Connectors, Workers};
 use crate::mirror::{
-    Batching, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset, OnOversize, OnRefused,
+    Batching, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset, OnOversize, OnPaused, OnRefused,
     OnSourceReset, PatternList, ReplicationFactor, config_properties_exclude_default, topics_exclude_default,
 };
 use crate::record::Codec;
@@ -72,6 +74,7 @@ pub(super) fn read(
     flow.translation = translation::read(reader);
     read_own(reader, &mut flow);
     with_scope(reader, &scopes.worker, "", |reader| read_worker(reader, &mut flow, source));
+    read_connect(reader, &mut flow);
     with_scope(reader, &scopes.consumer, "source.consumer.", |reader| {
         read_consumer(reader, &mut flow, source)
     });
@@ -213,6 +216,8 @@ fn read_own(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
     let resets = [("stop", OnSourceReset::Stop), ("append", OnSourceReset::Append)];
     flow.on_source_reset =
         reader.choice("kmirror.on.source.reset", &resets, "stop").unwrap_or(flow.on_source_reset);
+    let paused = [("honour", OnPaused::Honour), ("ignore", OnPaused::Ignore)];
+    flow.on_paused = reader.choice("kmirror.on.paused", &paused, "honour").unwrap_or(flow.on_paused);
     let tolerance = [("none", OnRefused::Stop), ("all", OnRefused::Skip)];
     flow.on_refused = reader.choice("errors.tolerance", &tolerance, "none").unwrap_or(flow.on_refused);
     let oversize = [("stop", OnOversize::Stop), ("skip", OnOversize::Skip)];
@@ -222,21 +227,52 @@ fn read_own(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
 
 fn read_worker(reader: &mut Reader<'_>, flow: &mut FlowSettings, source: &str) {
     flow.worker_group_id = reader.text("group.id", &format!("{source}-mm2"));
-    let topic = |value: &str| match value.trim() {
-        name if name.is_empty() || name.len() > 249 || !name.chars().all(is_topic_character) => {
-            Err(format!("{value:?} is no topic's name"))
-        }
-        name => Ok(name.to_owned()),
-    };
-    let default = flow.offset_storage_topic.clone();
-    flow.offset_storage_topic =
-        reader.parse("offset.storage.topic", Fallback::Theirs(&default.clone()), default, topic);
+    flow.offset_storage_topic = topic(reader, "offset.storage.topic", flow.offset_storage_topic.clone());
+    flow.config_storage_topic = topic(reader, "config.storage.topic", flow.config_storage_topic.clone());
     flow.offset_storage_partitions = reader.int("offset.storage.partitions", 25, -1);
     flow.offset_storage_replication_factor = factor(reader, "offset.storage.replication.factor", 3);
     let interval =
         |value: &str| Ok(Duration::from_millis(values::integer(value, 1, i64::MAX)?.unsigned_abs()));
     let (key, default) = ("offset.flush.interval.ms", flow.offset_flush_interval);
     flow.offset_flush_interval = reader.parse(key, Fallback::Ours("5000"), default, interval);
+}
+
+fn topic(reader: &mut Reader<'_>, key: &str, default: String) -> String {
+    let named = |value: &str| match value.trim() {
+        name if name.is_empty() || name.len() > 249 || !name.chars().all(is_topic_character) => {
+            Err(format!("{value:?} is no topic's name"))
+        }
+        name => Ok(name.to_owned()),
+    };
+    reader.parse(key, Fallback::Theirs(&default.clone()), default, named)
+}
+
+/// Where MirrorMaker's connectors ran inside a Connect cluster: what is called otherwise there.
+fn read_connect(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
+    let named = |reader: &mut Reader<'_>, key: &str, default: &str| {
+        // Shown only where it is used.
+        if reader.scope.contains_key(key) { reader.text(key, default) } else { default.to_owned() }
+    };
+    for (key, name) in [
+        ("kmirror.connect.offsets.topic", &mut flow.offset_storage_topic),
+        ("kmirror.connect.config.topic", &mut flow.config_storage_topic),
+    ] {
+        if reader.scope.contains_key(key) {
+            *name = topic(reader, key, name.clone());
+        }
+    }
+    if reader.scope.contains_key("kmirror.connect.group.id") {
+        flow.worker_group_id = reader.text("kmirror.connect.group.id", &flow.worker_group_id);
+        flow.workers = Workers::ConnectCluster;
+    }
+    let Connectors { source, checkpoint, heartbeat } = &mut flow.connectors;
+    for (key, name) in [
+        ("kmirror.connect.source.connector", source),
+        ("kmirror.connect.checkpoint.connector", checkpoint),
+        ("kmirror.connect.heartbeat.connector", heartbeat),
+    ] {
+        *name = Arc::from(named(reader, key, name).trim());
+    }
 }
 
 pub(super) fn is_topic_character(c: char) -> bool {

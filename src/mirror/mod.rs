@@ -20,6 +20,7 @@ mod name_format;
 pub mod offset_map;
 mod plan;
 mod policy;
+pub mod positions;
 mod principals;
 mod producer_id;
 mod rename;
@@ -35,12 +36,14 @@ mod window;
 
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use name_format::{NameFormat, Parsed};
-pub use policy::{Compat, PolicyKind, ReplicationPolicy, Selection, kmirror_topic, offsets_topic, selects};
+pub use policy::{
+    Compat, PolicyKind, ReplicationPolicy, Selection, configs_topic, kmirror_topic, offsets_topic, selects,
+};
 pub use principals::PrincipalMap;
 pub use rename::Rename;
 pub use replicator::Replicator;
 pub use settings::{
     Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
-    OnOversize, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor,
+    OnOversize, OnPaused, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor,
     config_properties_exclude_default, topics_exclude_default,
 };

@@ -264,6 +264,11 @@ pub fn offsets_topic(source: &str) -> String {
     format!("mm2-offsets.{source}.internal")
 }
 
+/// Connect's topic of connectors and their target states on the target, MirrorMaker's default name.
+pub fn configs_topic(source: &str) -> String {
+    format!("mm2-configs.{source}.internal")
+}
+
 /// The topic on the target in which kmirror keeps what MirrorMaker's own topics have no room for.
 pub fn kmirror_topic(source: &str) -> String {
     format!("mm2-kmirror.{source}.internal")

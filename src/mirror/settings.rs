@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::mm2::settings::{HeartbeatSettings, TranslationSettings};
-use super::{Compat, NameFormat, PatternList, PrincipalMap, ReplicationPolicy, offsets_topic};
+use super::takeover::{Connectors, Workers};
+use super::{Compat, NameFormat, PatternList, PrincipalMap, ReplicationPolicy, configs_topic, offsets_topic};
 use crate::client::{self, FetchSettings, ProduceSettings};
 use crate::record::Codec;
 
@@ -51,10 +52,18 @@ pub struct FlowSettings {
     pub offset_storage_replication_factor: ReplicationFactor,
     /// `offset.storage.partitions`.
     pub offset_storage_partitions: i32,
-    /// `offset.storage.topic`, `mm2-offsets.<S>.internal`.
+    /// `offset.storage.topic`, `mm2-offsets.<S>.internal`, or `kmirror.connect.offsets.topic`.
     pub offset_storage_topic: String,
-    /// `group.id` of MirrorMaker's worker on the target, `<S>-mm2`.
+    /// `group.id` of MirrorMaker's worker on the target, `<S>-mm2`, or `kmirror.connect.group.id`.
     pub worker_group_id: String,
+    /// Whose group that is.
+    pub workers: Workers,
+    /// `config.storage.topic` of MirrorMaker's worker, `mm2-configs.<S>.internal`, or `kmirror.connect.config.topic`.
+    pub config_storage_topic: String,
+    /// What MirrorMaker's connectors are called: `kmirror.connect.source.connector` and its like.
+    pub connectors: Connectors,
+    /// `kmirror.on.paused`.
+    pub on_paused: OnPaused,
     /// `refresh.topics.interval.seconds`; `None` when `refresh.topics.enabled=false`. MirrorMaker's default is ten minutes,
     /// ours ten seconds: a round without news costs one Metadata request on either side.
     pub refresh_topics_interval: Option<Duration>,
@@ -138,6 +147,10 @@ impl FlowSettings {
             offset_storage_partitions: 25,
             offset_storage_topic: offsets_topic(source),
             worker_group_id: format!("{source}-mm2"),
+            workers: Workers::Dedicated,
+            config_storage_topic: configs_topic(source),
+            connectors: Connectors::default(),
+            on_paused: OnPaused::Honour,
             refresh_topics_interval: Some(Duration::from_secs(10)),
             config_properties_exclude: list(&CONFIG_PROPERTIES_EXCLUDE_DEFAULT),
             sync_topic_configs_interval: Some(Duration::from_secs(600)),
@@ -224,6 +237,15 @@ pub enum OnRefused {
     Stop,
     /// `all`: the record is left out, counted and recorded with its offset.
     Skip,
+}
+
+/// `kmirror.on.paused`: a source connector of MirrorMaker that somebody has paused or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnPaused {
+    /// The flow stands still until the connector is resumed.
+    Honour,
+    /// The flow runs.
+    Ignore,
 }
 
 /// `kmirror.batching`.

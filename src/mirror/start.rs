@@ -569,6 +569,7 @@ mod tests {
     #[test]
     fn memory_belongs_to_the_clusters_that_it_was_made_for() {
         let layout = Layout {
+            connector: Arc::from("MirrorSourceConnector"),
             source: Arc::from("A"),
             owner: crate::mirror::state::owner(&Arc::from("B")),
             offsets_topic: Arc::from("mm2-offsets.A.internal"),

@@ -196,6 +196,15 @@ pub enum FlowState {
         /// Its members.
         members: usize,
     },
+    /// Somebody has paused or stopped MirrorMaker's source connector; nothing is copied.
+    Paused {
+        /// The connector's name.
+        connector: String,
+        /// What was wanted of it: `PAUSED` or `STOPPED`.
+        target_state: &'static str,
+        /// The workers' config topic, which says so.
+        topic: String,
+    },
     /// Another kmirror writes this flow; this one takes over when it is gone.
     Standby,
     /// Replicating.

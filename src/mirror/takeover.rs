@@ -2,16 +2,34 @@
 //!
 //! Its Connect workers are members of a classic group on the target, `<S>-mm2`. While the group has members kmirror waits
 //! and says so; one that was killed stays a member until its session times out. After the takeover timeout the flow is
-//! refused. Members that appear later stop the flow. Pure; the control task asks for the members and acts.
+//! refused. Members that appear later stop the flow. What is here is pure; the control task asks for the members and acts.
+//!
+//! `worker_config` reads what its workers have noted, `transactions` knows their transactional ids; `fence` asks the target
+//! and shuts out what may still be alive of them; `workers` says which members of a group speak for a life.
+
+mod fence;
+mod transactions;
+mod worker_config;
+mod workers;
 
 use std::time::Duration;
 
 use super::status::FlowState;
 
+pub use fence::{describe, read_worker_config};
+pub use transactions::Connectors;
+pub use worker_config::{TargetState, WorkerConfig};
+pub use workers::Workers;
+
+pub(in crate::mirror) use fence::{fence, live_workers, shut_out, transactional_ids};
+
 /// How often the group is looked at while a MirrorMaker is waited for.
 pub const WAIT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is looked at while the flow runs.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often a connector is looked at that is paused.
+pub const PAUSED_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What to do about a MirrorMaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +64,15 @@ pub fn while_running(group: &str, members: usize) -> Option<String> {
             "MirrorMaker has started on this flow: group {group} on the target has {members} member(s); both would copy \
              every record"
         )
+    })
+}
+
+/// Why a flow stands still: somebody has paused or stopped its source connector.
+pub fn paused(connector: &str, topic: &str, state: TargetState) -> Option<FlowState> {
+    (state != TargetState::Started).then(|| FlowState::Paused {
+        connector: connector.to_owned(),
+        target_state: state.name(),
+        topic: topic.to_owned(),
     })
 }
 

@@ -28,7 +28,7 @@ pub fn unready(status: &ReplicatorStatus) -> String {
         lines.push_str("no flow runs in this process any more\n");
     }
     for flow in &status.flows {
-        if !matches!(flow.state, FlowState::Running | FlowState::Standby) {
+        if !matches!(flow.state, FlowState::Running | FlowState::Standby | FlowState::Paused { .. }) {
             let why = detail(&flow.state).or_else(|| flow.last_error.clone());
             let why = why.map_or(String::new(), |why| format!(": {why}"));
             lines.push_str(&format!(
@@ -47,6 +47,9 @@ fn detail(state: &FlowState) -> Option<String> {
         FlowState::WaitingForMirrorMaker { group, members } => {
             Some(format!("MirrorMaker's group {group} has {members} members"))
         }
+        FlowState::Paused { connector, target_state, topic } => Some(format!(
+            "MirrorMaker's {connector} is {target_state} ({topic}): resume it there, or set kmirror.on.paused = ignore"
+        )),
         FlowState::Failed(reason) => Some(reason.clone()),
         _ => None,
     }

@@ -318,6 +318,7 @@ pub(super) fn state_word(state: &FlowState) -> &'static str {
     match state {
         FlowState::Starting => "starting",
         FlowState::WaitingForMirrorMaker { .. } => "waiting_for_mirrormaker",
+        FlowState::Paused { .. } => "paused",
         FlowState::Standby => "standby",
         FlowState::Running => "running",
         FlowState::Stopping => "stopping",
@@ -326,8 +327,8 @@ pub(super) fn state_word(state: &FlowState) -> &'static str {
     }
 }
 
-const STATES: [&str; 7] =
-    ["starting", "waiting_for_mirrormaker", "standby", "running", "stopping", "stopped", "failed"];
+const STATES: [&str; 8] =
+    ["starting", "waiting_for_mirrormaker", "paused", "standby", "running", "stopping", "stopped", "failed"];
 
 fn seconds(ms: i64) -> f64 {
     ms as f64 / 1_000.0

@@ -3,6 +3,7 @@
 use crate::produce::{now_ms, produce, ready_topic};
 use crate::{assert_observed, on_both};
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::describe_transactions_response::TopicData;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::offset_commit_request::{
@@ -10,9 +11,9 @@ use kafka_protocol::messages::offset_commit_request::{
 };
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-    InitProducerIdRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, OffsetCommitRequest,
-    ProducerId, SyncGroupRequest, TopicName, TransactionalId,
+    AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest, FindCoordinatorRequest, GroupId,
+    HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+    ListTransactionsRequest, OffsetCommitRequest, ProducerId, SyncGroupRequest, TopicName, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use protocol_tests::Result;
@@ -246,6 +247,27 @@ fn add_partitions(connection: &mut RawConnection, producer: i64, epoch: i16) -> 
     })
 }
 
+/// How a transactional id is described, and whether it is listed with that state.
+fn described(connection: &mut RawConnection, name: &str) -> Result<String> {
+    let request =
+        DescribeTransactionsRequest::default().with_transactional_ids(vec![TransactionalId(text(name))]);
+    let reply = connection.call(0, &request)?;
+    let one = &reply.transaction_states[0];
+    if one.error_code != 0 {
+        return Ok(one.error_code.to_string());
+    }
+    let listed = connection.call(0, &ListTransactionsRequest::default())?.transaction_states;
+    let listed = listed.iter().find(|listed| listed.transactional_id.0.as_str() == name);
+    let partitions = |topic: &TopicData| format!("{}{:?}", topic.topic.0, topic.partitions);
+    Ok(format!(
+        "{} epoch {} of {:?}, listed {}",
+        one.transaction_state,
+        one.producer_epoch,
+        one.topics.iter().map(partitions).collect::<Vec<_>>(),
+        listed.is_some_and(|listed| listed.transaction_state == one.transaction_state)
+    ))
+}
+
 /// Repeats the request until all markers are written, as the fencing recipe does; gives the first answer.
 fn end(connection: &mut RawConnection, producer: i64, epoch: i16, committed: bool) -> Result<i16> {
     let request = EndTxnRequest::default()
@@ -283,12 +305,16 @@ fn check_fencing(cluster: &TestCluster) -> Result<()> {
     see("the older self adds partitions", format!("{}", add_partitions(connection, producer, epoch)?));
     see("the older self ends", format!("{}", end(connection, producer, epoch, false)?));
     see("ending without a transaction", format!("{}", end(connection, producer, next, false)?));
+    see("an id without a transaction", described(connection, ID)?);
     see("add partitions", format!("{}", add_partitions(connection, producer, next)?));
+    see("its transaction", described(connection, ID)?);
+    see("an unknown id", described(connection, "unknown")?);
     see(
         "the older self still",
         format!("{:?}", produce(connection, "fenced", 0, &batch(producer, epoch, 2))?),
     );
     see("abort", format!("{}", end(connection, producer, next, false)?));
+    see("aborted", described(connection, ID)?);
     see(
         "the older self after the marker",
         format!("{:?}", produce(connection, "fenced", 0, &batch(producer, epoch, 3))?),
@@ -317,9 +343,13 @@ the older self: (0, 2)
 the older self adds partitions: 90
 the older self ends: 90
 ending without a transaction: 48
+an id without a transaction: Empty epoch 1 of [], listed true
 add partitions: 0
+its transaction: Ongoing epoch 1 of [\"fenced[0]\"], listed true
+an unknown id: 105
 the older self still: (0, 3)
 abort: 0
+aborted: CompleteAbort epoch 1 of [], listed true
 the older self after the marker: (47, -1)
 the successor from sequence 4: (45, -1)
 the successor from sequence 0: (0, 5)

@@ -25,6 +25,7 @@ mod random;
 mod topic_admin;
 mod topics;
 mod transaction;
+mod transaction_admin;
 mod transaction_api;
 mod waits;
 
@@ -235,6 +236,8 @@ impl ClusterState {
             ApiKey::TxnOffsetCommit => self.handle_txn_offset_commit(request, now_ms),
             ApiKey::EndTxn => self.handle_end_txn(request, now_ms),
             ApiKey::WriteTxnMarkers => self.handle_write_txn_markers(request, now_ms),
+            ApiKey::ListTransactions => self.handle_list_transactions(request),
+            ApiKey::DescribeTransactions => self.handle_describe_transactions(request),
             ApiKey::DescribeAcls => self.handle_describe_acls(request),
             ApiKey::CreateAcls => self.handle_create_acls(request),
             ApiKey::DeleteAcls => self.handle_delete_acls(request),

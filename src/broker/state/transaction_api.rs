@@ -49,6 +49,10 @@ impl ProducerIds {
 }
 
 impl Transactions {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Transaction)> {
+        self.by_id.iter().map(|(id, transaction)| (id.as_str(), transaction))
+    }
+
     pub(super) fn get(&self, id: &str) -> Option<&Transaction> {
         self.by_id.get(id)
     }

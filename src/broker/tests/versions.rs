@@ -206,6 +206,10 @@ fn transaction_apis_in_all_versions() {
         TxnOffsetCommitRequest::default().with_transactional_id(transaction()).with_group_id(group())
     });
     check(|_, _| EndTxnRequest::default().with_transactional_id(transaction()));
+    check(|_, _| ListTransactionsRequest::default());
+    check(|_, _| {
+        DescribeTransactionsRequest::default().with_transactional_ids(vec![transaction(), transaction()])
+    });
     check(|_, _| {
         let topic = WritableTxnMarkerTopic::default().with_name(name("t")).with_partition_indexes(vec![0, 9]);
         let marker = WritableTxnMarker::default().with_producer_id(ProducerId(3)).with_topics(vec![topic]);
@@ -215,7 +219,7 @@ fn transaction_apis_in_all_versions() {
 
 #[test]
 fn every_api_that_is_served_is_checked_here() {
-    assert_eq!(versions::served(KafkaVersion::V4_3).len(), 34, "add the new API to a test of this file");
+    assert_eq!(versions::served(KafkaVersion::V4_3).len(), 36, "add the new API to a test of this file");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod leaders;
 mod log;
 mod offsets;
 mod topics;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub use groups::{GroupDescription, GroupMember, ListedGroup};
 pub use log::PartitionLog;
 pub use offsets::{EpochEnd, ListedOffset, OffsetSpec, ProducerState};
 pub use topics::{ClusterDescription, ConfigChange, ConfigEntry, ConfigSource, CreatedTopic, NewTopic};
+pub use transactions::TransactionDescription;
 
 use super::error::Error;
 

@@ -4,7 +4,7 @@
 //! [`ControlEvent`]s and answers through one of [`ControlCommand`]s. The order of events is the order of the facts:
 //!
 //! ```text
-//! State(Starting) ─► State(WaitingForMirrorMaker)* ─► State(Standby)* ─► Granted
+//! State(Starting) ─► State(WaitingForMirrorMaker)* ─► State(Paused)* ─► State(Standby)* ─► Granted
 //!     ─► (TopicReady | TopicFailed | TopicGone | Discovered)*  ─► Revoked ─► State(Standby) ─► Granted ─► …
 //! State(Failed) and State(Stopped) are the last event.
 //! ```

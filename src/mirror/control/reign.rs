@@ -20,6 +20,7 @@ use crate::mirror::plan::TargetLimits;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::Position;
 use crate::mirror::state::{OpenError, PositionStore, StoreOwner, TopicPartition};
+use crate::mirror::takeover;
 use crate::mirror::topics::diff::Selector;
 use crate::mirror::topics::sync::TopicSync;
 use crate::net::Backoff;
@@ -177,6 +178,7 @@ impl Reign {
     /// Opens the memory, however long the target takes.
     async fn open_store(&mut self) -> Result<PositionStore, End> {
         let flow = self.flow.clone();
+        shut_out_mirror_maker(&flow).await?;
         let mut failures = 0;
         let (store, owner) = loop {
             match StoreOwner::open(&flow.source, &flow.target, &flow.settings).await {
@@ -235,6 +237,36 @@ impl Reign {
         if let Some(position) = position {
             self.positions.insert(partition, position);
         }
+    }
+}
+
+/// Fences MirrorMaker's transactional ids, however long the target takes: what they left open would hide positions, and a
+/// worker that was cut off could append beside us.
+async fn shut_out_mirror_maker(flow: &Flow) -> Result<(), End> {
+    let mut failures = 0;
+    loop {
+        if let Some(reason) =
+            takeover::while_running(&flow.settings.worker_group_id, flow.mirror_makers().await)
+        {
+            return Err(End::Failed(reason));
+        }
+        let error = match takeover::read_worker_config(&flow.settings, &flow.target).await {
+            Ok(config) => {
+                let ids = takeover::transactional_ids(&flow.settings, &flow.target, &config).await;
+                match takeover::fence(&flow.target, &ids).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "cannot fence MirrorMaker yet");
+        // What may not be read tells nothing; the flow goes on, as when MirrorMaker's group may not be described.
+        if !error.is_retriable() {
+            return Ok(());
+        }
+        sleep(flow.target.settings().retry_backoff.delay(failures, flow.seam.random())).await;
+        failures += 1;
     }
 }
 

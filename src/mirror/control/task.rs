@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep};
 use super::reign::Reign;
 use super::{ControlCommand, ControlEvent, Orders};
 use crate::client::{Cluster, Topics};
-use crate::mirror::FlowSettings;
 use crate::mirror::dry_run::same_cluster;
 use crate::mirror::lease::{Lease, LeaseState};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::state::records::Position;
 use crate::mirror::status::FlowState;
-use crate::mirror::takeover::{self, Step, WAIT_INTERVAL, WATCH_INTERVAL};
+use crate::mirror::takeover::{self, PAUSED_INTERVAL, Step, WAIT_INTERVAL, WATCH_INTERVAL};
+use crate::mirror::{FlowSettings, OnPaused};
 use crate::seam::Seam;
 
 /// Events that wait for the flow's owner.
@@ -133,10 +133,10 @@ impl Flow {
     }
 
     /// Members of MirrorMaker's group; none when the target does not tell.
-    async fn mirror_makers(&self) -> usize {
+    pub(super) async fn mirror_makers(&self) -> usize {
         let group = &self.settings.worker_group_id;
-        match self.target.describe_group(&Arc::from(group.as_str())).await {
-            Ok(described) => described.members.len(),
+        match takeover::live_workers(&self.settings, &self.target).await {
+            Ok(members) => members,
             Err(error) => {
                 tracing::warn!(
                     target: "kmirror::control",
@@ -169,6 +169,9 @@ async fn live(flow: Flow, mut mailbox: Mailbox, takeover_timeout: Duration) {
     if end.is_none() {
         end = wait_for_source(&flow, &mut mailbox).await;
     }
+    if end.is_none() {
+        end = stand_while_paused(&flow, &mut mailbox).await;
+    }
     let end = match end {
         Some(end) => end,
         None => seek_and_reign(&flow, &mut mailbox).await,
@@ -197,6 +200,9 @@ async fn wait_for_mirror_maker(
                 Step::Wait(state) => {
                     if !has_said {
                         tracing::info!(target: "kmirror::control", flow = %flow.name(), group, members, "waiting until MirrorMaker is gone");
+                        for transaction in takeover::describe(&flow.settings, &flow.target).await {
+                            tracing::info!(target: "kmirror::control", flow = %flow.name(), "MirrorMaker's transactional id {transaction}; left alone while its group has members");
+                        }
                         has_said = true;
                     }
                     flow.state(state).await;
@@ -233,6 +239,53 @@ async fn wait_for_source(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
         biased;
         () = mailbox.stop() => Some(End::Stopped),
         end = answered => end,
+    }
+}
+
+/// A connector of MirrorMaker that somebody has paused or stopped was not to copy anything, and neither is its successor.
+async fn stand_while_paused(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
+    if flow.settings.on_paused == OnPaused::Ignore {
+        return None;
+    }
+    let (connector, topic) = (&flow.settings.connectors.source, &flow.settings.config_storage_topic);
+    let resumed = async {
+        let mut has_said = false;
+        let mut failures = 0;
+        loop {
+            let config = match takeover::read_worker_config(&flow.settings, &flow.target).await {
+                Ok(config) => config,
+                Err(error) if error.is_retriable() => {
+                    tracing::warn!(target: "kmirror::control", flow = %flow.name(), topic, error = %error.chain(), "cannot see yet whether MirrorMaker is paused");
+                    sleep(flow.target.settings().retry_backoff.delay(failures, flow.seam.random())).await;
+                    failures += 1;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(target: "kmirror::control", flow = %flow.name(), topic, error = %error.chain(), "cannot see whether MirrorMaker is paused");
+                    return;
+                }
+            };
+            let Some(state) = takeover::paused(connector, topic, config.target_state(connector)) else {
+                return;
+            };
+            if !has_said {
+                tracing::warn!(
+                    target: "kmirror::control",
+                    flow = %flow.name(),
+                    "MirrorMaker's {connector} is {} ({topic}), so this flow stands still; resume it there, or set \
+                     kmirror.on.paused = ignore",
+                    config.target_state(connector).name()
+                );
+                has_said = true;
+            }
+            flow.state(state).await;
+            sleep(PAUSED_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = mailbox.stop() => Some(End::Stopped),
+        () = resumed => None,
     }
 }
 

@@ -8,3 +8,4 @@ pub mod protocol;
 pub mod tenure;
 
 pub use holder::{Lease, LeaseState, SESSION_TIMEOUT};
+pub use protocol::group_id;

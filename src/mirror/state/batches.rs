@@ -21,6 +21,8 @@ const BATCH_BYTES_MAX: usize = 256 * 1024;
 pub struct Layout {
     /// Alias of the source.
     pub source: Arc<str>,
+    /// The connector whose offsets MirrorMaker's topic holds.
+    pub connector: Arc<str>,
     /// Whose records these are.
     pub owner: Owner,
     /// MirrorMaker's topic, `mm2-offsets.<S>.internal`.
@@ -56,7 +58,10 @@ pub(super) fn batches(
     let mut state = Writer::new(layout.state_partitions, now_ms);
     for (key, record) in newest {
         if let Some((source, last_offset)) = mm2_offset(record, in_mm2) {
-            offsets.push(mm2_offsets::key(&layout.source, source), mm2_offsets::value(last_offset))?;
+            offsets.push(
+                mm2_offsets::key(&layout.connector, &layout.source, source),
+                mm2_offsets::value(last_offset),
+            )?;
         }
         state.push(key.encode(&layout.owner), record.encode_value())?;
     }
@@ -126,6 +131,7 @@ mod tests {
     fn layout() -> Layout {
         Layout {
             source: Arc::from("A"),
+            connector: Arc::from(mm2_offsets::SOURCE_CONNECTOR),
             owner: owner(&Arc::from("B")),
             offsets_topic: Arc::from("mm2-offsets.A.internal"),
             offsets_partitions: 25,
@@ -204,7 +210,7 @@ mod tests {
             let source = TopicPartition::new("foo", 0);
             let in_mm2 = before.iter().map(|_| source.clone()).collect();
             let batches = batches(&layout(), &[saved], &in_mm2, 99).unwrap();
-            let mut mm2 = Mm2Offsets::new(Arc::from("A"));
+            let mut mm2 = Mm2Offsets::new(layout().connector, Arc::from("A"));
             if let Some((key, value)) = before {
                 mm2.apply(16, 50, &Bytes::from(key.to_owned()), value.map(str::as_bytes));
             }

@@ -20,11 +20,11 @@ use super::TopicPartition;
 /// The name of the connector whose offsets these are, in a dedicated MirrorMaker.
 pub const SOURCE_CONNECTOR: &str = "MirrorSourceConnector";
 
-/// The key of a source partition's record, exactly as MirrorMaker writes it.
-pub fn key(cluster: &str, source: &TopicPartition) -> Bytes {
-    let mut json = String::with_capacity(64 + cluster.len() + source.topic.len());
+/// The key of a source partition's record, exactly as the connector of this name writes it.
+pub fn key(connector: &str, cluster: &str, source: &TopicPartition) -> Bytes {
+    let mut json = String::with_capacity(64 + connector.len() + cluster.len() + source.topic.len());
     json.push('[');
-    push_string(&mut json, SOURCE_CONNECTOR);
+    push_string(&mut json, connector);
     json.push_str(",{\"cluster\":");
     push_string(&mut json, cluster);
     json.push_str(",\"partition\":");
@@ -48,6 +48,7 @@ pub fn partition_for_key(key: &[u8], partitions: i32) -> i32 {
 /// What the records of the topic say, partition by partition.
 #[derive(Clone, Debug, Default)]
 pub struct Mm2Offsets {
+    connector: Arc<str>,
     cluster: Arc<str>,
     records: BTreeMap<TopicPartition, Vec<Mm2Record>>,
     unreadable: u64,
@@ -72,14 +73,14 @@ struct Mm2Record {
 }
 
 impl Mm2Offsets {
-    /// For the flows from `cluster`; records of other clusters and connectors are passed over.
-    pub fn new(cluster: Arc<str>) -> Mm2Offsets {
-        Mm2Offsets { cluster, records: BTreeMap::new(), unreadable: 0 }
+    /// For the flows from `cluster` that the connector of this name copied; records of others are passed over.
+    pub fn new(connector: Arc<str>, cluster: Arc<str>) -> Mm2Offsets {
+        Mm2Offsets { connector, cluster, records: BTreeMap::new(), unreadable: 0 }
     }
 
     /// Takes in one record; those of one partition of the topic come in the order of their offsets.
     pub fn apply(&mut self, log_partition: i32, timestamp_ms: i64, key: &Bytes, value: Option<&[u8]>) {
-        let Some(parsed) = parse_key(key) else {
+        let Some(parsed) = parse_key(&self.connector, key) else {
             self.unreadable += 1;
             return;
         };
@@ -102,7 +103,7 @@ impl Mm2Offsets {
     /// What stands for each source partition that the topic speaks of.
     pub fn newest(&self) -> impl Iterator<Item = (&TopicPartition, Mm2Offset)> {
         self.records.iter().filter_map(|(source, records)| {
-            let own = key(&self.cluster, source);
+            let own = key(&self.connector, &self.cluster, source);
             let newest = records.iter().max_by_key(|record| (record.timestamp_ms, record.key == own))?;
             Some((source, newest.offset))
         })
@@ -120,10 +121,10 @@ enum KeyOf {
     Other,
 }
 
-fn parse_key(key: &[u8]) -> Option<KeyOf> {
+fn parse_key(own: &str, key: &[u8]) -> Option<KeyOf> {
     let Value::Array(parts) = serde_json::from_slice(key).ok()? else { return None };
     let [Value::String(connector), Value::Object(fields)] = parts.as_slice() else { return None };
-    if connector != SOURCE_CONNECTOR {
+    if connector != own {
         return Some(KeyOf::Other);
     }
     if fields.len() != 3 {
@@ -203,6 +204,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn of(cluster: &str) -> Mm2Offsets {
+        Mm2Offsets::new(Arc::from(SOURCE_CONNECTOR), Arc::from(cluster))
+    }
 
     fn source(topic: &str, partition: i32) -> TopicPartition {
         TopicPartition { topic: Arc::from(topic), partition }
@@ -297,7 +302,7 @@ mod tests {
     #[test]
     fn keys_values_and_partitions_are_those_of_connect() {
         for (cluster, topic, partition, expected, hash, of_25, of_7) in VECTORS {
-            let key = key(cluster, &source(topic, partition));
+            let key = key(SOURCE_CONNECTOR, cluster, &source(topic, partition));
             assert_eq!(std::str::from_utf8(&key), Ok(expected));
             assert_eq!(murmur2(&key), hash, "{expected}");
             assert_eq!(partition_for_key(&key, 25), of_25, "{expected}");
@@ -332,14 +337,14 @@ mod tests {
 
     #[test]
     fn what_mirror_maker_wrote_is_read_and_written_again_byte_for_byte() {
-        let mut offsets = Mm2Offsets::new(Arc::from("A"));
+        let mut offsets = of("A");
         for (partition, key, value) in DUMP {
             offsets.apply(partition, 0, &Bytes::from_static(key.as_bytes()), Some(value.as_bytes()));
         }
         let mut written: Vec<(i32, Bytes, Bytes)> = Vec::new();
         for (source, offset) in offsets.newest() {
             let Mm2Offset::Last(last) = offset else { panic!("{source} has no offset") };
-            let key = key("A", source);
+            let key = key(SOURCE_CONNECTOR, "A", source);
             written.push((partition_for_key(&key, 25), key, value(last)));
         }
         let mut expected: Vec<(i32, Bytes, Bytes)> =
@@ -351,7 +356,7 @@ mod tests {
     }
 
     fn read(records: &[(i32, i64, &str, Option<&str>)]) -> (Vec<(TopicPartition, Mm2Offset)>, u64) {
-        let mut offsets = Mm2Offsets::new(Arc::from("A"));
+        let mut offsets = of("A");
         for &(partition, timestamp, key, value) in records {
             offsets.apply(partition, timestamp, &Bytes::from(key.to_owned()), value.map(str::as_bytes));
         }
@@ -412,12 +417,25 @@ mod tests {
         assert_eq!(read(&[(0, 0, OWN, Some("{"))]), (vec![], 1));
     }
 
+    /// In a Connect cluster the user names the connector, and its offsets lie beside those of all others.
+    #[test]
+    fn a_connector_of_another_name_has_its_own_records() {
+        let mut offsets = Mm2Offsets::new(Arc::from("my mirror"), Arc::from("A"));
+        let own = key("my mirror", "A", &source("t", 0));
+        assert_eq!(own, r#"["my mirror",{"cluster":"A","partition":0,"topic":"t"}]"#);
+        offsets.apply(3, 1, &own, Some(&value(7)));
+        offsets.apply(4, 2, &Bytes::from_static(OWN.as_bytes()), Some(&value(9)));
+        offsets.apply(5, 3, &Bytes::from_static(br#"["jdbc",{"table":"x"}]"#), Some(b"{}"));
+        assert_eq!(offsets.newest().collect::<Vec<_>>(), [(&source("t", 0), Mm2Offset::Last(7))]);
+        assert_eq!(offsets.unreadable(), 0);
+    }
+
     proptest! {
         #[test]
         fn every_key_is_read_back(cluster in ".*", topic in ".*", partition in 0..=i32::MAX, offset in 0..=i64::MAX) {
-            let mut offsets = Mm2Offsets::new(Arc::from(cluster.as_str()));
+            let mut offsets = of(&cluster);
             let source = source(&topic, partition);
-            offsets.apply(0, 0, &key(&cluster, &source), Some(&value(offset)));
+            offsets.apply(0, 0, &key(SOURCE_CONNECTOR, &cluster, &source), Some(&value(offset)));
             let read: Vec<_> = offsets.newest().collect();
             prop_assert_eq!(read, vec![(&source, Mm2Offset::Last(offset))]);
         }
@@ -426,11 +444,11 @@ mod tests {
         fn damaged_records_are_counted_and_nothing_more(
             cut in 0_usize..80, at in 0_usize..80, byte: u8, value in prop::collection::vec(any::<u8>(), 0..32),
         ) {
-            let mut key = key("A", &source("topic", 3)).to_vec();
+            let mut key = key(SOURCE_CONNECTOR, "A", &source("topic", 3)).to_vec();
             let at = at % key.len();
             key[at] = byte;
             key.truncate(cut);
-            let mut offsets = Mm2Offsets::new(Arc::from("A"));
+            let mut offsets = of("A");
             offsets.apply(0, 0, &Bytes::from(key), Some(&value));
             prop_assert!(offsets.newest().count() <= 1);
         }

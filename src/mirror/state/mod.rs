@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub use batches::Layout;
 pub(in crate::mirror) use log::for_each_committed;
 pub use remembered::{Remembered, RememberedPartition, Standing, owner};
-pub use store::{OpenError, PositionStore, StoreError, StoreOwner};
+pub use store::{OpenError, PositionStore, StoreError, StoreOwner, look};
 
 /// A partition of a topic, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -327,9 +327,33 @@ async fn open_topics(target: &Cluster, settings: &FlowSettings) -> Result<(Layou
     let count = |name| created.get(name).copied().unwrap_or_else(|| partition_count(&view, name).max(1));
     let [offsets_partitions, state_partitions] = [count(&offsets_topic), count(&state_topic)];
     let (source, owner) = (settings.source.clone(), owner(&settings.target));
-    let layout = Layout { source, owner, offsets_partitions, offsets_topic, state_partitions, state_topic };
+    let connector = settings.connectors.source.clone();
+    let layout =
+        Layout { source, connector, owner, offsets_partitions, offsets_topic, state_partitions, state_topic };
     let written = names.into_iter().filter(|name| !created.contains_key(name)).collect();
     Ok((layout, written))
+}
+
+/// What a flow remembers, for people to look at: nothing is created, and a topic that is missing holds nothing.
+///
+/// # Errors
+/// When a topic cannot be read whole.
+pub async fn look(target: &Cluster, settings: &FlowSettings) -> Result<Remembered, Error> {
+    let offsets_topic: Arc<str> = Arc::from(settings.offset_storage_topic.as_str());
+    let state_topic: Arc<str> = Arc::from(kmirror_topic(&settings.source));
+    let names = [offsets_topic.clone(), state_topic.clone()];
+    let view = target.refresh(Topics::Named(names.to_vec())).await?;
+    let layout = Layout {
+        source: settings.source.clone(),
+        connector: settings.connectors.source.clone(),
+        owner: owner(&settings.target),
+        offsets_partitions: partition_count(&view, &offsets_topic),
+        offsets_topic,
+        state_partitions: partition_count(&view, &state_topic),
+        state_topic,
+    };
+    let written: Vec<Arc<str>> = names.into_iter().filter(|name| partition_count(&view, name) > 0).collect();
+    load(target, &layout, &written).await
 }
 
 fn partition_count(view: &ClusterView, topic: &str) -> i32 {
@@ -360,7 +384,7 @@ async fn warn_unless_compacted(target: &Cluster, topics: &[Arc<str>]) {
 /// Reads those of both topics that are in `written`. MirrorMaker's may have been written within transactions.
 async fn load(target: &Cluster, layout: &Layout, written: &[Arc<str>]) -> Result<Remembered, Error> {
     let mut remembered = Remembered::default();
-    let mut offsets = Mm2Offsets::new(layout.source.clone());
+    let mut offsets = Mm2Offsets::new(layout.connector.clone(), layout.source.clone());
     let committed = IsolationLevel::ReadCommitted;
     let read = async |topic: &Arc<str>| match written.contains(topic) {
         true => target.read_to_end(topic, committed, TOPIC_BYTES_MAX).await,
