@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::net::{self, Established, HostPort, establish_after};
+use crate::net::{self, Established, Fault, HostPort, Security, establish_after};
 use crate::seam::Seam;
 
 /// A lane's way to its broker.
@@ -28,9 +28,13 @@ impl Dialler {
         establish_after(&self.seam, &self.net, &self.broker.host, self.broker.port, self.failures).await
     }
 
-    /// How long to wait after an attempt, or a connection, that failed (`reconnect.backoff.ms`).
-    pub(super) fn failed(&mut self) -> Duration {
-        let delay = self.net.reconnect_backoff.delay(self.failures, self.seam.random());
+    /// How long to wait after an attempt, or a connection, that failed (`reconnect.backoff.ms`, longer when we were refused).
+    pub(super) fn failed(&mut self, fault: Fault) -> Duration {
+        let backoff = match fault {
+            Fault::Security => Security::REFUSED_BACKOFF,
+            _ => self.net.reconnect_backoff,
+        };
+        let delay = backoff.delay(self.failures, self.seam.random());
         self.failures = self.failures.saturating_add(1);
         delay
     }

@@ -152,7 +152,7 @@ impl Error {
         match self {
             Error::Connection { source, .. } => match **source {
                 net::Error::Refused { code, .. } => ErrorCode(code).is_retriable(),
-                _ => matches!(source.fault(), net::Fault::Lost | net::Fault::Peer),
+                _ => matches!(source.fault(), net::Fault::Lost | net::Fault::Peer | net::Fault::Security),
             },
             Error::Refused { code, .. } => code.is_retriable(),
             Error::NoLeader { .. } | Error::NoBroker { .. } | Error::TimedOut { .. } => true,

@@ -195,6 +195,11 @@ impl Owner {
             match connection.ended() {
                 None => {}
                 Some(net::Error::ClosedByUs { reason: CloseReason::Idle, .. }) => node.state = State::Down,
+                Some(source @ net::Error::ClosedAtFirst { .. }) => {
+                    self.pool.refused(key, now, self.seam.random());
+                    let cluster = self.settings.alias.clone();
+                    self.note_trouble(&Error::Connection { cluster, source: Box::new(source) });
+                }
                 Some(_) => self.pool.failed(key, now, self.seam.random()),
             }
         }
@@ -226,7 +231,9 @@ impl Owner {
                 Ok(connection)
             }
             Err(source) => {
-                if is_current {
+                if is_current && source.fault() == net::Fault::Security {
+                    self.pool.refused(key, now, random);
+                } else if is_current {
                     self.pool.failed(key, now, random);
                 }
                 let error =

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::metadata::ClusterView;
-use crate::net::{Backoff, Connection, HostPort};
+use crate::net::{Backoff, Connection, HostPort, Security};
 
 /// A dial that takes longer, or a reply that does, makes others preferred meanwhile.
 const SILENT_AFTER: Duration = Duration::from_millis(900);
@@ -166,7 +166,15 @@ impl<C: Heard> Pool<C> {
     }
 
     pub(super) fn failed(&mut self, key: NodeKey, now: Instant, random: u64) {
-        let backoff = self.backoff;
+        self.back_off(key, self.backoff, now, random);
+    }
+
+    /// It does not believe us, or we do not believe it; asking soon again would not help.
+    pub(super) fn refused(&mut self, key: NodeKey, now: Instant, random: u64) {
+        self.back_off(key, Security::REFUSED_BACKOFF, now, random);
+    }
+
+    fn back_off(&mut self, key: NodeKey, backoff: Backoff, now: Instant, random: u64) {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.not_before = Some(now + backoff.delay(node.failures, random));
             node.failures = node.failures.saturating_add(1);

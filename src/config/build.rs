@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use super::lint::Linted;
 use super::problem::{Problem, SourceText};
+use super::providers::Outside;
 use super::reader::{Fallback, Problems, Reader, Section};
 use super::scoping::{self, Scope};
+use super::security;
 use super::translation;
 use super::values;
-use super::{circles, flow};
+use super::{Options, circles, flow};
 use crate::client::{self, HostPort, IsolationLevel};
 use crate::mirror::mm2::settings::HeartbeatSettings;
 use crate::mirror::{FlowSettings, ProcessSettings};
@@ -29,15 +31,15 @@ pub(super) struct Built {
     pub(super) sections: Vec<Section>,
 }
 
-/// Builds all settings; `targets` are those of `--clusters`, empty for all.
+/// Builds all settings.
 pub(super) fn build(
     linted: &Linted,
     source: &SourceText,
-    targets: &[String],
-    takeover_timeout: Duration,
+    options: &Options<'_>,
     problems: &mut Problems,
 ) -> Built {
-    let mut builder = Builder { linted, source, problems, sections: Vec::new() };
+    let (targets, takeover_timeout) = (options.clusters, options.takeover_timeout);
+    let mut builder = Builder { linted, source, options, problems, sections: Vec::new() };
     let (memory_budget_bytes, observe) = builder.process();
     let pairs = builder.pairs(targets);
     let sources: BTreeSet<&str> = pairs.iter().map(|(source, _)| source.as_str()).collect();
@@ -64,6 +66,7 @@ pub(super) fn build(
 struct Builder<'a> {
     linted: &'a Linted,
     source: &'a SourceText,
+    options: &'a Options<'a>,
     problems: &'a mut Problems,
     sections: Vec<Section>,
 }
@@ -146,11 +149,18 @@ impl Builder<'_> {
         let scope = connection_scope(&scoping::cluster(&self.linted.raw, alias), is_source);
         let mut section = Section { title: format!("cluster {alias}"), settings: Vec::new() };
         let missing = !scope.contains_key("bootstrap.servers");
+        let outside = &self.options.outside;
         let settings = self.read(&mut section, &scope, |reader| {
             let servers =
                 reader.parse("bootstrap.servers", Fallback::Theirs(""), Vec::new(), values::host_ports);
-            connection_settings(reader, alias, servers)
+            connection_settings(reader, alias, servers, outside)
         });
+        let cluster = scoping::cluster(&self.linted.raw, alias);
+        for client in scoping::Client::ALL {
+            let asked = cluster.get(&format!("{}.security.protocol", client.name()));
+            let has = scope.get("security.protocol");
+            self.read(&mut section, &scope, |reader| security::refuse_other(reader, asked, has, alias));
+        }
         if missing {
             let help = format!("write {alias}.bootstrap.servers = host:9092");
             self.problems.push(Problem::error(format!("{alias}.bootstrap.servers is missing")).help(help));
@@ -213,7 +223,7 @@ impl Builder<'_> {
 
 /// What holds for all connections to a cluster: bare keys, then those of its admin client, then those of the client that
 /// carries the data.
-fn connection_scope(cluster: &Scope, is_source: bool) -> Scope {
+pub(super) fn connection_scope(cluster: &Scope, is_source: bool) -> Scope {
     let data = if is_source { "consumer." } else { "producer." };
     let mut scope = cluster.clone();
     for prefix in ["admin.", data] {
@@ -228,14 +238,14 @@ fn connection_scope(cluster: &Scope, is_source: bool) -> Scope {
     scope
 }
 
-fn connection_settings(reader: &mut Reader<'_>, alias: &str, servers: Vec<HostPort>) -> client::Settings {
+fn connection_settings(
+    reader: &mut Reader<'_>,
+    alias: &str,
+    servers: Vec<HostPort>,
+    outside: &Outside<'_>,
+) -> client::Settings {
     let mut settings = client::Settings::new(alias, servers);
-    let security = reader.get("security.protocol", Fallback::Theirs("PLAINTEXT"));
-    if let Some(security) =
-        security.filter(|security| !security.value.trim().eq_ignore_ascii_case("PLAINTEXT"))
-    {
-        flow::refuse_security(reader, &security, alias);
-    }
+    settings.net.security = security::read(reader, alias, outside);
     let net = &mut settings.net;
     net.client_id = reader.text("client.id", &net.client_id);
     let lookups = [

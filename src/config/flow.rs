@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::problem::Problem;
 use super::reader::{Fallback, Reader};
 use super::scoping::{self, Client, Scope, Setting, Side};
-use super::{misnamed, naming, translation, values};
+use super::{build, misnamed, naming, security, translation, values};
 use crate::client::{FetchSettings, IsolationLevel, ProduceSettings};
 use crate::mirror::takeover::{Connectors, Workers};
 use crate::mirror::{
@@ -31,6 +31,8 @@ pub(super) struct Scopes {
     consumer: Scope,
     producer: Scope,
     admins: [Scope; 2],
+    /// `security.protocol` of the connections to the source and to the target.
+    security: [Option<Setting>; 2],
 }
 
 impl Scopes {
@@ -41,6 +43,10 @@ impl Scopes {
             consumer: scoping::client(&connector, Side::Source, Client::Consumer),
             producer: scoping::data_producer(&worker, &connector),
             admins: [Side::Source, Side::Target].map(|side| scoping::client(&connector, side, Client::Admin)),
+            security: [(source, true), (target, false)].map(|(alias, is_source)| {
+                let scope = build::connection_scope(&scoping::cluster(raw, alias), is_source);
+                scope.get("security.protocol").cloned()
+            }),
             connector,
             worker,
         }
@@ -75,12 +81,15 @@ pub(super) fn read(
     read_own(reader, &mut flow);
     with_scope(reader, &scopes.worker, "", |reader| read_worker(reader, &mut flow, source));
     read_connect(reader, &mut flow);
-    with_scope(reader, &scopes.consumer, "source.consumer.", |reader| {
-        read_consumer(reader, &mut flow, source)
-    });
-    with_scope(reader, &scopes.producer, "producer.", |reader| read_producer(reader, &mut flow, target));
-    for (admin, alias) in scopes.admins.iter().zip([source, target]) {
-        refuse_security_in(reader, admin, alias);
+    with_scope(reader, &scopes.consumer, "source.consumer.", |reader| read_consumer(reader, &mut flow));
+    with_scope(reader, &scopes.producer, "producer.", |reader| read_producer(reader, &mut flow));
+    for (scope, alias, cluster) in [
+        (&scopes.consumer, source, &scopes.security[0]),
+        (&scopes.admins[0], source, &scopes.security[0]),
+        (&scopes.producer, target, &scopes.security[1]),
+        (&scopes.admins[1], target, &scopes.security[1]),
+    ] {
+        security::refuse_other(reader, scope.get("security.protocol"), cluster.as_ref(), alias);
     }
     flow
 }
@@ -279,7 +288,7 @@ pub(super) fn is_topic_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
-fn read_consumer(reader: &mut Reader<'_>, flow: &mut FlowSettings, source: &str) {
+fn read_consumer(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
     let resets =
         [("earliest", OffsetReset::Earliest), ("latest", OffsetReset::Latest), ("none", OffsetReset::None)];
     let reset = reader.choice("auto.offset.reset", &resets, "earliest");
@@ -303,10 +312,9 @@ fn read_consumer(reader: &mut Reader<'_>, flow: &mut FlowSettings, source: &str)
         max_partition_fetch_bytes: bytes(reader, "max.partition.fetch.bytes", ours.max_partition_fetch_bytes),
         batch_bytes_max: ours.batch_bytes_max,
     };
-    refuse_security_in(reader, reader.scope, source);
 }
 
-fn read_producer(reader: &mut Reader<'_>, flow: &mut FlowSettings, target: &str) {
+fn read_producer(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
     let acks = reader.get("acks", Fallback::Theirs("all"));
     if let Some(acks) = acks.filter(|acks| !matches!(acks.value.trim(), "all" | "-1")) {
         reader.warning(
@@ -336,24 +344,4 @@ fn read_producer(reader: &mut Reader<'_>, flow: &mut FlowSettings, target: &str)
             in_flight,
         ),
     };
-    refuse_security_in(reader, reader.scope, target);
-}
-
-fn refuse_security_in(reader: &mut Reader<'_>, scope: &Scope, alias: &str) {
-    let security = scope.get("security.protocol");
-    if let Some(security) = security.filter(|setting| !setting.value.trim().eq_ignore_ascii_case("PLAINTEXT"))
-    {
-        refuse_security(reader, security, alias);
-    }
-}
-
-/// What asks for TLS or SASL is never dialled without.
-pub(super) fn refuse_security(reader: &mut Reader<'_>, security: &Setting, alias: &str) {
-    let message =
-        format!("the cluster {alias} asks for {}, which kmirror does not speak yet", security.shown.trim());
-    reader.error(
-        security,
-        message,
-        Some("only PLAINTEXT is there; nothing is dialled without what the file asks for"),
-    );
 }

@@ -90,7 +90,9 @@ const VERBATIM: Effect = Nothing("record batches are copied as they are");
 const RETRIED: Effect = Nothing("delivery is tried until it succeeds, with back-off; no key gives it up");
 const NO_GROUP: Effect = Nothing("partitions are fetched without a consumer group");
 const METRICS: Effect = Nothing("metrics are served in Prometheus' format on kmirror.admin.listen");
-const PLAINTEXT: Effect = Nothing("connections are PLAINTEXT, which has no use for it");
+const NO_JAVA_TLS: Effect = Nothing("TLS is not Java's here: it has no providers to choose from");
+const NO_KERBEROS: Effect = Nothing("GSSAPI is not spoken here");
+const NO_LOGIN: Effect = Nothing("no login server is asked");
 const DOWN_TO_BYTES: Effect = Nothing("batches are bounded by kmirror.memory.budget instead");
 const LEVEL: Effect = Nothing("what is recompressed gets its codec's default level");
 const LATER: Effect = NotYet("kmirror does not do this yet");
@@ -301,8 +303,8 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     connection("send.buffer.bytes", "cpa", BUFFER),
     connection("socket.connection.setup.timeout.max.ms", "cpa", POSITIVE),
     connection("socket.connection.setup.timeout.ms", "cpa", POSITIVE),
-    client("security.protocol", "cpa", Choice(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]), Used),
-    client("security.providers", "cpa", Text, PLAINTEXT),
+    connection("security.protocol", "cpa", Choice(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])),
+    client("security.providers", "cpa", Text, NO_JAVA_TLS),
     client(
         "metadata.recovery.strategy",
         "cpa",
@@ -377,48 +379,51 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("transactional.id", "p", Text, LATER),
     client("value.serializer", "p", Class, VERBATIM),
     // TLS.
-    client("ssl.cipher.suites", "cpa", List, PLAINTEXT),
-    client("ssl.enabled.protocols", "cpa", List, PLAINTEXT),
-    client("ssl.endpoint.identification.algorithm", "cpa", Text, PLAINTEXT),
-    client("ssl.engine.factory.class", "cpa", Class, PLAINTEXT),
-    client("ssl.key.password", "cpa", Secret, PLAINTEXT),
-    client("ssl.keymanager.algorithm", "cpa", Text, PLAINTEXT),
-    client("ssl.keystore.certificate.chain", "cpa", Secret, PLAINTEXT),
-    client("ssl.keystore.key", "cpa", Secret, PLAINTEXT),
-    client("ssl.keystore.location", "cpa", Text, PLAINTEXT),
-    client("ssl.keystore.password", "cpa", Secret, PLAINTEXT),
-    client("ssl.keystore.type", "cpa", Text, PLAINTEXT),
-    client("ssl.protocol", "cpa", Text, PLAINTEXT),
-    client("ssl.provider", "cpa", Text, PLAINTEXT),
-    client("ssl.secure.random.implementation", "cpa", Text, PLAINTEXT),
-    client("ssl.trustmanager.algorithm", "cpa", Text, PLAINTEXT),
-    client("ssl.truststore.certificates", "cpa", Secret, PLAINTEXT),
-    client("ssl.truststore.location", "cpa", Text, PLAINTEXT),
-    client("ssl.truststore.password", "cpa", Secret, PLAINTEXT),
-    client("ssl.truststore.type", "cpa", Text, PLAINTEXT),
+    connection("ssl.cipher.suites", "cpa", List),
+    connection("ssl.enabled.protocols", "cpa", List),
+    connection("ssl.endpoint.identification.algorithm", "cpa", Text),
+    connection("ssl.engine.factory.class", "cpa", Class),
+    connection("ssl.key.password", "cpa", Secret),
+    client("ssl.keymanager.algorithm", "cpa", Text, NO_JAVA_TLS),
+    connection("ssl.keystore.certificate.chain", "cpa", Secret),
+    connection("ssl.keystore.key", "cpa", Secret),
+    connection("ssl.keystore.location", "cpa", Text),
+    connection("ssl.keystore.password", "cpa", Secret),
+    connection("ssl.keystore.type", "cpa", Text),
+    client("ssl.protocol", "cpa", Text, Nothing("ssl.enabled.protocols says which versions are spoken")),
+    client("ssl.provider", "cpa", Text, NO_JAVA_TLS),
+    client("ssl.secure.random.implementation", "cpa", Text, NO_JAVA_TLS),
+    client("ssl.trustmanager.algorithm", "cpa", Text, NO_JAVA_TLS),
+    connection("ssl.truststore.certificates", "cpa", Secret),
+    connection("ssl.truststore.location", "cpa", Text),
+    connection("ssl.truststore.password", "cpa", Secret),
+    connection("ssl.truststore.type", "cpa", Text),
     // SASL.
-    client("sasl.client.callback.handler.class", "cpa", Class, PLAINTEXT),
-    client("sasl.jaas.config", "cpa", Secret, PLAINTEXT),
-    client("sasl.kerberos.kinit.cmd", "cpa", Text, PLAINTEXT),
-    client("sasl.kerberos.min.time.before.relogin", "cpa", LONG, PLAINTEXT),
-    client("sasl.kerberos.service.name", "cpa", Text, PLAINTEXT),
-    client("sasl.kerberos.ticket.renew.jitter", "cpa", Float, PLAINTEXT),
-    client("sasl.kerberos.ticket.renew.window.factor", "cpa", Float, PLAINTEXT),
-    client("sasl.login.callback.handler.class", "cpa", Class, PLAINTEXT),
-    client("sasl.login.class", "cpa", Class, PLAINTEXT),
-    client("sasl.login.connect.timeout.ms", "cpa", INT, PLAINTEXT),
-    client("sasl.login.read.timeout.ms", "cpa", INT, PLAINTEXT),
-    client("sasl.login.refresh.buffer.seconds", "cpa", INT, PLAINTEXT),
-    client("sasl.login.refresh.min.period.seconds", "cpa", INT, PLAINTEXT),
-    client("sasl.login.refresh.window.factor", "cpa", Float, PLAINTEXT),
-    client("sasl.login.refresh.window.jitter", "cpa", Float, PLAINTEXT),
-    client("sasl.login.retry.backoff.max.ms", "cpa", LONG, PLAINTEXT),
-    client("sasl.login.retry.backoff.ms", "cpa", LONG, PLAINTEXT),
-    client("sasl.mechanism", "cpa", Text, PLAINTEXT),
+    connection("sasl.client.callback.handler.class", "cpa", Class),
+    connection("sasl.jaas.config", "cpa", Secret),
+    client("sasl.kerberos.kinit.cmd", "cpa", Text, NO_KERBEROS),
+    client("sasl.kerberos.min.time.before.relogin", "cpa", LONG, NO_KERBEROS),
+    client("sasl.kerberos.service.name", "cpa", Text, NO_KERBEROS),
+    client("sasl.kerberos.ticket.renew.jitter", "cpa", Float, NO_KERBEROS),
+    client("sasl.kerberos.ticket.renew.window.factor", "cpa", Float, NO_KERBEROS),
+    connection("sasl.login.callback.handler.class", "cpa", Class),
+    connection("sasl.login.class", "cpa", Class),
+    client("sasl.login.connect.timeout.ms", "cpa", INT, NO_LOGIN),
+    client("sasl.login.read.timeout.ms", "cpa", INT, NO_LOGIN),
+    client("sasl.login.refresh.buffer.seconds", "cpa", INT, NO_LOGIN),
+    client("sasl.login.refresh.min.period.seconds", "cpa", INT, NO_LOGIN),
+    client("sasl.login.refresh.window.factor", "cpa", Float, NO_LOGIN),
+    client("sasl.login.refresh.window.jitter", "cpa", Float, NO_LOGIN),
+    client("sasl.login.retry.backoff.max.ms", "cpa", LONG, NO_LOGIN),
+    client("sasl.login.retry.backoff.ms", "cpa", LONG, NO_LOGIN),
+    connection("sasl.mechanism", "cpa", Text),
+    // As librdkafka calls them.
+    connection("sasl.password", "cpa", Secret),
+    connection("sasl.username", "cpa", Text),
 ];
 
 /// Any key of these is known to the clients, whatever follows: there are many and they grow.
-pub(super) const CLIENT_FAMILIES: &[(&str, Effect)] = &[("sasl.oauthbearer.", PLAINTEXT)];
+pub(super) const CLIENT_FAMILIES: &[(&str, Effect)] = &[("sasl.oauthbearer.", LATER)];
 
 impl ClientKey {
     /// Whether the client with this name knows the key.

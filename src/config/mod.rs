@@ -20,6 +20,7 @@ pub mod properties;
 mod providers;
 mod reader;
 mod scoping;
+mod security;
 mod transforms;
 mod translation;
 mod values;
@@ -122,7 +123,7 @@ pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
     let built = if linted.clusters.is_empty() {
         None
     } else {
-        Some(build::build(&linted, &source, options.clusters, options.takeover_timeout, &mut problems))
+        Some(build::build(&linted, &source, options, &mut problems))
     };
     let mut problems: Vec<Problem> = problems.0.into_iter().map(Problem::printable).collect();
     problems.sort_by_key(|problem| (problem.severity, problem.span.map_or(usize::MAX, |span| span.start)));
@@ -139,6 +140,8 @@ fn failed(name: &str, message: String) -> Report {
     Report { settings: None, problems: vec![Problem::error(message)], resolved: Vec::new(), source }
 }
 
+#[cfg(test)]
+mod security_tests;
 #[cfg(test)]
 mod shapes_tests;
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Side {
 }
 
 impl Client {
-    const ALL: [Client; 3] = [Client::Consumer, Client::Producer, Client::Admin];
+    pub(super) const ALL: [Client; 3] = [Client::Consumer, Client::Producer, Client::Admin];
 
     /// The word that stands before its keys.
     pub(super) fn name(self) -> &'static str {

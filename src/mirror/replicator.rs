@@ -7,8 +7,9 @@ use super::budget::Budget;
 use super::flow::Flow;
 use super::heartbeats::Heartbeats;
 use super::settings::ProcessSettings;
-use super::status::ReplicatorStatus;
+use super::status::{CertificateStatus, ReplicatorStatus, TlsStatus};
 use crate::client::Cluster;
+use crate::net::tls::{Role, Tls};
 use crate::seam::Seam;
 
 /// A running replicator.
@@ -17,12 +18,17 @@ pub struct Replicator {
     budget: Arc<Budget>,
     flows: Vec<Flow>,
     heartbeats: Vec<Heartbeats>,
+    tls: BTreeMap<Arc<str>, Arc<Tls>>,
 }
 
 impl Replicator {
     /// Starts every flow of `settings`.
     pub fn start(seam: Seam, settings: ProcessSettings) -> Replicator {
         let budget = Arc::new(Budget::new(settings.memory_budget_bytes));
+        let tls = settings.clusters.iter();
+        let tls =
+            tls.filter_map(|(alias, settings)| Some((alias.clone(), settings.net.security.tls.clone()?)));
+        let tls = tls.collect();
         let clusters: BTreeMap<Arc<str>, Cluster> = settings
             .clusters
             .into_iter()
@@ -50,7 +56,7 @@ impl Replicator {
             Some(Heartbeats::start(&seam, pair, target, writes))
         });
         let heartbeats = heartbeats.collect();
-        Replicator { seam, budget, flows, heartbeats }
+        Replicator { seam, budget, flows, heartbeats, tls }
     }
 
     /// Everything at this moment.
@@ -59,6 +65,7 @@ impl Replicator {
             now_ms: self.seam.now_ms(),
             budget_bytes: self.budget.limit_bytes() as u64,
             budget_used_bytes: self.budget.used_bytes() as u64,
+            tls: self.tls.iter().map(|(alias, tls)| tls_status(alias, tls)).collect(),
             flows: Vec::new(),
             heartbeats: self.heartbeats.iter().map(Heartbeats::status).collect(),
         };
@@ -78,4 +85,17 @@ impl Replicator {
             flow.ended().await;
         }
     }
+}
+
+fn tls_status(cluster: &Arc<str>, tls: &Tls) -> TlsStatus {
+    let certificates = tls.certificates().into_iter().map(|stored| CertificateStatus {
+        store: match stored.role {
+            Role::Trust => "truststore",
+            Role::Identity => "keystore",
+        },
+        subject: stored.text.subject,
+        not_after_s: stored.text.not_after,
+    });
+    let trouble = tls.trouble().map(|error| error.to_string());
+    TlsStatus { cluster: cluster.clone(), certificates: certificates.collect(), trouble }
 }

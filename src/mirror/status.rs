@@ -15,10 +15,34 @@ pub struct ReplicatorStatus {
     pub budget_bytes: u64,
     /// Bytes of batches alive.
     pub budget_used_bytes: u64,
+    /// One for each cluster whose connections have TLS.
+    pub tls: Vec<TlsStatus>,
     /// One for each flow.
     pub flows: Vec<FlowStatus>,
     /// Heartbeats that this process writes, one for each pair of clusters.
     pub heartbeats: Vec<HeartbeatStatus>,
+}
+
+/// TLS to one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsStatus {
+    /// Its alias.
+    pub cluster: Arc<str>,
+    /// The certificates of its stores, as they are in use.
+    pub certificates: Vec<CertificateStatus>,
+    /// Why the newest files are not in use, if they are not.
+    pub trouble: Option<String>,
+}
+
+/// A certificate of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateStatus {
+    /// `truststore` or `keystore`.
+    pub store: &'static str,
+    /// Its subject.
+    pub subject: String,
+    /// Until when it is valid, in seconds since the epoch.
+    pub not_after_s: i64,
 }
 
 /// One flow.

@@ -2,6 +2,9 @@
 //!
 //! Lanes do not use it; they own their socket. Everything that comes here is small and answered whole. A request that is
 //! not answered in time closes the connection, because the replies behind it would not come either.
+//!
+//! When the broker's session comes to its end (KIP-368), new requests are held, the replies of those on their way are read,
+//! then the connection authenticates again and goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::error::{CloseReason, Error, Step, reply_bytes_max};
-use super::establish::Established;
+use super::establish::{Established, renew};
 use super::frame::{
     FrameReader, ReadError, api_key, decode_response, encode_request_mut, set_correlation_id,
 };
@@ -69,14 +72,20 @@ impl Connection {
             pipeline: Pipeline::new(established.peer, established.next_correlation_id),
             idle_max: settings.connections_max_idle,
             used: Instant::now(),
+            is_answered: false,
+            renew_at: established.renew_at,
+            versions: Arc::new(established.versions),
+            seam: seam.clone(),
+            settings: settings.clone(),
         };
+        let versions = owner.versions.clone();
         seam.spawn(owner.run());
         Connection {
             inbox,
             ended,
             silent_since,
             throttled_until: Arc::new(watch::Sender::new(None)),
-            versions: Arc::new(established.versions),
+            versions,
             client_id: Arc::from(settings.client_id.as_str()),
             request_timeout: settings.request_timeout,
         }
@@ -168,6 +177,12 @@ struct Owner {
     pipeline: Pipeline<oneshot::Sender<Result<(Bytes, i32), Error>>>,
     idle_max: Option<Duration>,
     used: Instant,
+    /// Whether a request was ever answered.
+    is_answered: bool,
+    renew_at: Option<Instant>,
+    versions: Arc<ApiVersions>,
+    seam: Seam,
+    settings: Settings,
 }
 
 impl Owner {
@@ -187,9 +202,13 @@ impl Owner {
 
     /// One thing that happens to the connection; an error ends it.
     async fn turn(&mut self) -> Result<(), Error> {
-        let wake = self.wake_at();
-        let has_room = self.pipeline.len() < IN_FLIGHT_MAX;
+        let is_due = self.renew_at.is_some_and(|at| at <= Instant::now());
         let has_output = !self.unwritten.is_empty();
+        if is_due && self.pipeline.len() == 0 && !has_output && self.reader.is_empty() {
+            return self.renew().await;
+        }
+        let wake = self.wake_at(is_due);
+        let has_room = self.pipeline.len() < IN_FLIGHT_MAX && !is_due;
         tokio::select! {
             biased;
             frame = self.reader.read(&mut self.reading) => self.received(frame),
@@ -199,13 +218,31 @@ impl Owner {
         }
     }
 
-    fn wake_at(&self) -> Option<Instant> {
-        self.pipeline.deadline().or_else(|| self.idle_max.map(|idle| self.used + idle))
+    fn wake_at(&self, is_due: bool) -> Option<Instant> {
+        let idle_or_late = self.pipeline.deadline().or_else(|| self.idle_max.map(|idle| self.used + idle));
+        [idle_or_late, self.renew_at.filter(|_| !is_due)].into_iter().flatten().min()
+    }
+
+    /// Authenticates again; nothing is on its way.
+    async fn renew(&mut self) -> Result<(), Error> {
+        let next = self.pipeline.next_correlation_id();
+        let mut stream = tokio::io::join(&mut self.reading, &mut self.writing);
+        let renewed = renew(&self.seam, &self.settings, &mut stream, &self.versions, next).await?;
+        self.pipeline.set_next_correlation_id(renewed.next_correlation_id);
+        self.renew_at = renewed.renew_at;
+        Ok(())
     }
 
     fn received(&mut self, frame: Result<Bytes, ReadError>) -> Result<(), Error> {
         let broker = self.broker();
-        let frame = frame.map_err(|error| error.into_error(&broker, self.pipeline.step(), self.bytes_max))?;
+        let frame =
+            frame.map_err(|error| match error.into_error(&broker, self.pipeline.step(), self.bytes_max) {
+                Error::Closed { broker, step: step @ Step::Request(..) } if self.is_dropped_at_first() => {
+                    Error::ClosedAtFirst { broker, step }
+                }
+                error => error,
+            })?;
+        self.is_answered = true;
         let (waiting, correlation_id) = self.pipeline.received(&frame)?;
         self.used = Instant::now();
         self.silence.send_replace((self.pipeline.len() > 0).then_some(self.used));
@@ -250,6 +287,11 @@ impl Owner {
             return Err(Error::ClosedByUs { broker: self.broker(), reason: CloseReason::Idle });
         }
         Ok(())
+    }
+
+    /// As a listener with SASL does to a client without it.
+    fn is_dropped_at_first(&self) -> bool {
+        !self.is_answered && self.settings.security.sasl.is_none()
     }
 
     fn broker(&self) -> super::BrokerAddress {

@@ -12,7 +12,9 @@ use std::time::Duration;
 use kafka_protocol::messages::ApiKey;
 
 use super::address::{BrokerAddress, HostPort};
+use super::sasl::SaslFailure;
 use super::settings::Settings;
+use super::tls::TlsFailure;
 
 /// Where on a connection something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub enum Fault {
     Refused,
     /// The request cannot be expressed in that version.
     Ours,
+    /// One side does not believe the other: nothing changes until somebody changes a setting, a certificate or a password.
+    Security,
 }
 
 /// An error of one connection.
@@ -113,6 +117,30 @@ pub enum Error {
         step: Step,
         /// What the system said.
         source: Arc<io::Error>,
+    },
+    /// The broker closed the connection at its first word, as listeners do that speak another security protocol.
+    #[error("{broker}: the broker closed the connection at {step}, the first {}", first(*step))]
+    ClosedAtFirst {
+        /// The broker.
+        broker: BrokerAddress,
+        /// What was asked.
+        step: Step,
+    },
+    /// There is no TLS session.
+    #[error("{broker}: TLS: {failure}")]
+    Tls {
+        /// The broker.
+        broker: BrokerAddress,
+        /// Why.
+        failure: Box<TlsFailure>,
+    },
+    /// The broker does not take us for who we are.
+    #[error("{broker}: SASL: {failure}")]
+    Authentication {
+        /// The broker.
+        broker: BrokerAddress,
+        /// Why.
+        failure: Box<SaslFailure>,
     },
     /// The connection ended for a reason that another request gave; this one's outcome is unknown.
     #[error("{broker}: the connection ended during {step}")]
@@ -237,6 +265,7 @@ impl Error {
             | Error::RequestTimeout { .. }
             | Error::Closed { .. }
             | Error::Broken { .. }
+            | Error::ClosedAtFirst { .. }
             | Error::Lost { .. }
             | Error::ClosedByUs { .. } => Fault::Lost,
             Error::FrameSize { .. }
@@ -246,6 +275,7 @@ impl Error {
             Error::Incompatible { .. } => Fault::Incompatible,
             Error::Refused { .. } => Fault::Refused,
             Error::Unencodable { .. } => Fault::Ours,
+            Error::Tls { .. } | Error::Authentication { .. } => Fault::Security,
         }
     }
 
@@ -254,6 +284,7 @@ impl Error {
         match self {
             Error::RequestTimeout { step, .. }
             | Error::Closed { step, .. }
+            | Error::ClosedAtFirst { step, .. }
             | Error::Broken { step, .. }
             | Error::Lost { step, .. }
             | Error::FrameSize { step, .. }
@@ -272,9 +303,24 @@ impl Error {
     /// From what the system said of a read or a write.
     pub fn broken(broker: &BrokerAddress, step: Step, source: io::Error) -> Error {
         let broker = broker.clone();
+        if let Some(failure) = TlsFailure::of_io(&source) {
+            return Error::Tls { broker, failure: Box::new(failure) };
+        }
         match source.kind() {
             io::ErrorKind::UnexpectedEof => Error::Closed { broker, step },
             _ => Error::Broken { broker, step, source: Arc::new(source) },
+        }
+    }
+}
+
+/// What a listener may want of a client that it drops without a word.
+fn first(step: Step) -> &'static str {
+    match step {
+        Step::ApiVersions => {
+            "request of all: a listener with TLS does that to a client without it; look at security.protocol and the port"
+        }
+        _ => {
+            "request after ApiVersions: a listener with SASL does that to a client without it; look at security.protocol and the port"
         }
     }
 }
@@ -295,7 +341,7 @@ fn offered(theirs: Option<(i16, i16)>) -> String {
 /// The first four bytes of a TLS record or an HTTP reply, read as a size, tell what the port really speaks.
 fn other_protocol(bytes: i32) -> &'static str {
     match bytes.to_be_bytes() {
-        [0x14..=0x17, 3, _, _] => " (the port speaks TLS)",
+        [0x14..=0x17, 3, _, _] => " (the port speaks TLS; security.protocol must be SSL or SASL_SSL)",
         [b'H', b'T', b'T', b'P'] => " (the port speaks HTTP)",
         _ => "",
     }
@@ -324,7 +370,7 @@ mod tests {
             ),
             (
                 Error::FrameSize { broker: broker(), step, bytes: 0x1503_0300, bytes_max: 9 },
-                "b:9092 (10.0.0.1): a reply of 352518912 bytes to Metadata v12, where 4 to 9 are allowed (the port speaks TLS)",
+                "b:9092 (10.0.0.1): a reply of 352518912 bytes to Metadata v12, where 4 to 9 are allowed (the port speaks TLS; security.protocol must be SSL or SASL_SSL)",
             ),
             (
                 Error::Incompatible {

@@ -4,19 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
 
 use super::address::{BrokerAddress, HostPort};
 use super::error::{Error, Step, reply_bytes_max};
 use super::frame::FrameReader;
 use super::machine::{Dialing, Machine, Purpose};
+use super::sasl::{Login, Progress};
 use super::settings::Settings;
+use super::tls::TlsFailure;
 use super::versions::ApiVersions;
 use crate::seam::{Seam, Socket};
 
-/// No broker's list of versions comes near this.
-const API_VERSIONS_BYTES_MAX: usize = 256 * 1024;
+/// No broker's list of versions, nor its part of a login, comes near this.
+const REPLY_BYTES_MAX: usize = 256 * 1024;
+/// After which part of its time a session is renewed, so that it does not end while a request is on its way
+/// (`SaslClientAuthenticator.java`); a part by chance, so that not all connections do it at once.
+const RENEW_AFTER: f64 = 0.85;
+const RENEW_JITTER: f64 = 0.10;
 
 /// A connection that is ready for requests. Its owner reads and writes the socket itself.
 #[derive(Debug)]
@@ -29,6 +35,17 @@ pub struct Established {
     pub peer: BrokerAddress,
     /// The first correlation id that is free.
     pub next_correlation_id: i32,
+    /// When we must say again who we are ([`renew`]); `None` for never.
+    pub renew_at: Option<Instant>,
+}
+
+/// An authentication that was done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// The first correlation id that is free.
+    pub next_correlation_id: i32,
+    /// When it must be done next.
+    pub renew_at: Option<Instant>,
 }
 
 /// Connects to a broker by name: all its addresses are tried, then the versions are asked for.
@@ -58,7 +75,12 @@ pub async fn establish_after(
 ) -> Result<Established, Error> {
     let broker = HostPort::new(host, port);
     let addresses = resolve(seam, settings, &broker).await?;
-    let purpose = Purpose { broker, client_id: settings.client_id.clone(), security: settings.security };
+    let purpose = Purpose {
+        broker,
+        client_id: settings.client_id.clone(),
+        security: settings.security.clone(),
+        random: random(seam),
+    };
     let mut machine = Machine::Dialing(Dialing::start(purpose, addresses)?);
     loop {
         machine = match machine {
@@ -75,18 +97,34 @@ pub async fn establish_after(
             }
             Machine::ApiVersions(mut negotiating) => {
                 let (request, broker) = (negotiating.request()?, negotiating.broker().clone());
-                match exchange(settings, negotiating.connection(), &broker, &request).await {
+                let step = Step::ApiVersions;
+                match exchange(settings, negotiating.connection(), &broker, step, &request).await {
                     Ok(reply) => negotiating.received(reply)?,
+                    Err(Error::Closed { broker, step }) if settings.security.tls.is_none() => {
+                        negotiating.failed(Error::ClosedAtFirst { broker, step })?
+                    }
                     Err(error) => negotiating.failed(error)?,
                 }
             }
-            Machine::Authenticating(authenticating) => authenticating.advance(),
+            Machine::Authenticating(mut authenticating) => {
+                let (request, broker) = (authenticating.request()?, authenticating.broker().clone());
+                let Some(request) = request else {
+                    machine = authenticating.advance();
+                    continue;
+                };
+                let step = Step::Authenticating;
+                match exchange(settings, authenticating.connection(), &broker, step, &request).await {
+                    Ok(reply) => authenticating.received(reply)?,
+                    Err(error) => authenticating.failed(error)?,
+                }
+            }
             Machine::Ready(ready) => {
                 return Ok(Established {
                     peer: ready.versions.broker().clone(),
                     socket: ready.connection,
                     versions: ready.versions,
                     next_correlation_id: ready.next_correlation_id,
+                    renew_at: ready.session_lifetime.map(|lifetime| renew_at(seam, lifetime)),
                 });
             }
         }
@@ -110,22 +148,73 @@ async fn dial(
     broker: &BrokerAddress,
     limit: Duration,
 ) -> Result<Socket, Error> {
-    match timeout(limit, seam.dial(broker.address, settings.socket)).await {
-        Ok(Ok(socket)) => Ok(socket),
-        Ok(Err(source)) => Err(Error::Dial { broker: broker.clone(), source: Arc::new(source) }),
+    let work = async {
+        let dialled = seam.dial(broker.address, settings.socket).await;
+        let socket =
+            dialled.map_err(|source| Error::Dial { broker: broker.clone(), source: Arc::new(source) })?;
+        match &settings.security.tls {
+            None => Ok(socket),
+            Some(tls) => {
+                let failed = |failure| Error::Tls { broker: broker.clone(), failure: Box::new(failure) };
+                let session = tls.session(seam, &broker.host).await.map_err(failed)?;
+                seam.secure(socket, session).await.map_err(|error| match TlsFailure::of_handshake(error) {
+                    Ok(failure) => failed(failure),
+                    Err(source) => Error::Dial { broker: broker.clone(), source: Arc::new(source) },
+                })
+            }
+        }
+    };
+    match timeout(limit, work).await {
+        Ok(result) => result,
         Err(_) => Err(Error::DialTimeout { broker: broker.clone(), after: limit }),
     }
+}
+
+/// Says again who we are, on a connection with nothing on its way (KIP-368). Whoever owns it holds its requests meanwhile.
+///
+/// # Errors
+/// Those of an authentication; the connection cannot be used further.
+pub async fn renew(
+    seam: &Seam,
+    settings: &Settings,
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    versions: &ApiVersions,
+    next_correlation_id: i32,
+) -> Result<Renewed, Error> {
+    let Some(sasl) = &settings.security.sasl else {
+        return Ok(Renewed { next_correlation_id, renew_at: None });
+    };
+    let mut login = Login::new(sasl, versions, &settings.client_id, next_correlation_id, random(seam));
+    loop {
+        let request = login.request()?;
+        let reply = exchange(settings, stream, versions.broker(), Step::Authenticating, &request).await?;
+        if let Progress::Done(lifetime) = login.received(reply)? {
+            let renew_at = lifetime.map(|lifetime| renew_at(seam, lifetime));
+            return Ok(Renewed { next_correlation_id: login.next_correlation_id(), renew_at });
+        }
+    }
+}
+
+fn random(seam: &Seam) -> [u8; 24] {
+    let mut random = [0; 24];
+    seam.random_secret(&mut random);
+    random
+}
+
+fn renew_at(seam: &Seam, lifetime: Duration) -> Instant {
+    let chance = (seam.random() >> 11) as f64 / (1_u64 << 53) as f64;
+    Instant::now() + lifetime.mul_f64(RENEW_AFTER + RENEW_JITTER * chance)
 }
 
 /// One request and its reply; nothing else may be on the wire.
 async fn exchange(
     settings: &Settings,
-    socket: &mut Socket,
+    socket: &mut (impl AsyncRead + AsyncWrite + Unpin),
     broker: &BrokerAddress,
+    step: Step,
     request: &Bytes,
 ) -> Result<Bytes, Error> {
-    let step = Step::ApiVersions;
-    let bytes_max = reply_bytes_max(settings).min(API_VERSIONS_BYTES_MAX);
+    let bytes_max = reply_bytes_max(settings).min(REPLY_BYTES_MAX);
     let after = settings.request_timeout;
     let work = async {
         socket.write_all(request).await.map_err(|error| Error::broken(broker, step, error))?;

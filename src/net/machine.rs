@@ -10,7 +10,8 @@
 //!                                           └─┘ UNSUPPORTED_VERSION: again, older
 //! ```
 //! A state owns its data, the opaque connection `S` included, and a transition consumes it; so a socket without a state,
-//! or two of them, cannot be expressed. Authenticating passes through for PLAINTEXT; Reauthenticating comes with SASL.
+//! or two of them, cannot be expressed. TLS belongs to dialling. Authenticating passes through without SASL; Reauthenticating
+//! is the same [`Login`] once more, by whoever owns the ready connection (`establish::renew`).
 //!
 //! ApiVersions: the newest version that we know is asked first. A broker that does not know it answers
 //! UNSUPPORTED_VERSION in the format of version 0, with its own range of ApiVersions if it is kind (KIP-511); then the
@@ -18,6 +19,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
@@ -26,6 +28,7 @@ use kafka_protocol::protocol::{Decodable, StrBytes};
 use super::address::{BrokerAddress, HostPort};
 use super::error::{Error, Fault, Step};
 use super::frame::{encode_request, peek_correlation_id};
+use super::sasl::{Login, Progress};
 use super::settings::Security;
 use super::versions::ApiVersions;
 
@@ -55,6 +58,8 @@ pub struct Purpose {
     pub client_id: String,
     /// `security.protocol`.
     pub security: Security,
+    /// Bits that nobody can guess, for the login.
+    pub random: [u8; 24],
 }
 
 /// An address is to be dialled.
@@ -151,14 +156,25 @@ impl<S> Negotiating<S> {
     pub fn received(self, reply: Bytes) -> Result<Machine<S>, Error> {
         match self.decode(reply) {
             Ok((UNSUPPORTED_VERSION, versions)) => self.older(&versions),
-            Ok((0, versions)) => Ok(Machine::Authenticating(Authenticating {
-                connection: self.connection,
-                versions,
-                next_correlation_id: self.correlation_id.wrapping_add(1),
-                security: self.dialled.purpose.security,
-            })),
+            Ok((0, versions)) => Ok(Machine::Authenticating(self.authenticating(versions))),
             Ok((code, _)) => Err(Error::Refused { broker: self.broker, step: Step::ApiVersions, code }),
             Err(error) => self.failed(error),
+        }
+    }
+
+    fn authenticating(self, versions: ApiVersions) -> Authenticating<S> {
+        let next_correlation_id = self.correlation_id.wrapping_add(1);
+        let Purpose { client_id, security, random, .. } = &self.dialled.purpose;
+        let login = security
+            .sasl
+            .as_ref()
+            .map(|sasl| Box::new(Login::new(sasl, &versions, client_id, next_correlation_id, *random)));
+        Authenticating {
+            connection: self.connection,
+            dialled: self.dialled,
+            versions,
+            next_correlation_id,
+            login,
         }
     }
 
@@ -199,22 +215,59 @@ impl<S> Negotiating<S> {
 /// The broker is to be convinced of who we are.
 #[derive(Debug)]
 pub struct Authenticating<S> {
+    dialled: Dialing,
     connection: S,
     versions: ApiVersions,
     next_correlation_id: i32,
-    security: Security,
+    /// `None` when nothing is to be said.
+    login: Option<Box<Login>>,
 }
 
 impl<S> Authenticating<S> {
-    /// The next state: PLAINTEXT asks for nothing.
-    pub fn advance(self) -> Machine<S> {
-        match self.security {
-            Security::Plaintext => Machine::Ready(Ready {
-                connection: self.connection,
-                versions: self.versions,
-                next_correlation_id: self.next_correlation_id,
-            }),
+    /// The request to send now; `None` when nothing is to be said, and [`Authenticating::advance`] is next.
+    pub fn request(&self) -> Result<Option<Bytes>, Error> {
+        self.login.as_ref().map(|login| login.request()).transpose()
+    }
+
+    /// The connection, to exchange the request for its reply.
+    pub fn connection(&mut self) -> &mut S {
+        &mut self.connection
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> &BrokerAddress {
+        self.versions.broker()
+    }
+
+    /// The connection is lost: the next address.
+    pub fn failed(self, error: Error) -> Result<Machine<S>, Error> {
+        self.dialled.failed(error).map(Machine::Dialing)
+    }
+
+    /// The reply to [`Authenticating::request`], without its size field.
+    pub fn received(mut self, reply: Bytes) -> Result<Machine<S>, Error> {
+        let Some(login) = &mut self.login else { return Ok(self.advance()) };
+        match login.received(reply)? {
+            Progress::GoesOn => Ok(Machine::Authenticating(self)),
+            Progress::Done(lifetime) => {
+                self.next_correlation_id = login.next_correlation_id();
+                Ok(self.ready(lifetime))
+            }
         }
+    }
+
+    /// The next state when nothing is to be said.
+    pub fn advance(self) -> Machine<S> {
+        self.ready(None)
+    }
+
+    fn ready(self, session_lifetime: Option<Duration>) -> Machine<S> {
+        Machine::Ready(Ready {
+            connection: self.connection,
+            versions: self.versions,
+            next_correlation_id: self.next_correlation_id,
+            session_lifetime,
+        })
     }
 }
 
@@ -227,6 +280,8 @@ pub struct Ready<S> {
     pub versions: ApiVersions,
     /// The first correlation id that is free.
     pub next_correlation_id: i32,
+    /// How long the broker lets us in before we must say again who we are.
+    pub session_lifetime: Option<Duration>,
 }
 
 #[cfg(test)]
@@ -242,7 +297,8 @@ mod tests {
         Purpose {
             broker: HostPort::new("kafka", 9092),
             client_id: "me".to_owned(),
-            security: Security::Plaintext,
+            security: Security::PLAINTEXT,
+            random: [0; 24],
         }
     }
 

@@ -43,6 +43,16 @@ impl<T> Pipeline<T> {
         self.in_flight.len()
     }
 
+    /// The first correlation id that is free.
+    pub(super) fn next_correlation_id(&self) -> i32 {
+        self.next_correlation_id
+    }
+
+    /// After requests that did not pass here.
+    pub(super) fn set_next_correlation_id(&mut self, next: i32) {
+        self.next_correlation_id = next;
+    }
+
     /// What the connection waits for.
     pub(super) fn step(&self) -> Step {
         self.in_flight.front().map_or(Step::Idle, |request| request.step)

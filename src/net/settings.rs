@@ -1,7 +1,10 @@
 //! What a connection needs to know, with Kafka's own defaults (`CommonClientConfigs.java`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::sasl::SaslSettings;
+use super::tls::Tls;
 use crate::seam::SocketOptions;
 
 /// Settings of the connections to one cluster.
@@ -31,7 +34,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             client_id: "kmirror".to_owned(),
-            security: Security::Plaintext,
+            security: Security::PLAINTEXT,
             dns_lookup: DnsLookup::UseAllDnsIps,
             connection_setup_timeout: Backoff::millis(10_000, 30_000),
             request_timeout: Duration::from_millis(30_000),
@@ -43,11 +46,31 @@ impl Default for Settings {
     }
 }
 
-/// `security.protocol`: only what this build really speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Security {
+/// `security.protocol`, with all that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Security {
+    /// `SSL` and `SASL_SSL`; the connections of a cluster share it.
+    pub tls: Option<Arc<Tls>>,
+    /// `SASL_PLAINTEXT` and `SASL_SSL`.
+    pub sasl: Option<Arc<SaslSettings>>,
+}
+
+impl Security {
     /// `PLAINTEXT`.
-    Plaintext,
+    pub const PLAINTEXT: Security = Security { tls: None, sasl: None };
+    /// How long whoever was refused waits before asking again, grown with each refusal: too many wrong passwords lock an
+    /// account, and nothing changes by itself.
+    pub const REFUSED_BACKOFF: Backoff = Backoff::millis(1_000, 30_000);
+
+    /// Kafka's name of the protocol.
+    pub fn protocol(&self) -> &'static str {
+        match (&self.tls, &self.sasl) {
+            (None, None) => "PLAINTEXT",
+            (Some(_), None) => "SSL",
+            (None, Some(_)) => "SASL_PLAINTEXT",
+            (Some(_), Some(_)) => "SASL_SSL",
+        }
+    }
 }
 
 /// `client.dns.lookup` (KIP-302, KIP-602).

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::mirror::measure::{Latency, Recent, Spread, TrafficStatus};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::status::{
-    BrokerStatus, Counters, Event, EventKind, FlowState, FlowStatus, GroupStatus, GroupSync, GroupSyncStatus,
-    GroupsStatus, HeartbeatStatus, LinkStatus, PartitionStatus, ReplicatorStatus, Stopped, SyncStatus,
-    SyncsStatus, TranslationStatus,
+    BrokerStatus, CertificateStatus, Counters, Event, EventKind, FlowState, FlowStatus, GroupStatus,
+    GroupSync, GroupSyncStatus, GroupsStatus, HeartbeatStatus, LinkStatus, PartitionStatus, ReplicatorStatus,
+    Stopped, SyncStatus, SyncsStatus, TlsStatus, TranslationStatus,
 };
 
 pub(super) fn status() -> ReplicatorStatus {
@@ -101,6 +101,15 @@ pub(super) fn status() -> ReplicatorStatus {
         now_ms: 10_000,
         budget_bytes: 134_217_728,
         budget_used_bytes: 4_096,
+        tls: vec![TlsStatus {
+            cluster: "A".into(),
+            certificates: vec![CertificateStatus {
+                store: "keystore",
+                subject: "CN=kmirror".to_owned(),
+                not_after_s: 1_800_000_000,
+            }],
+            trouble: None,
+        }],
         flows: vec![first, second],
         heartbeats: vec![heartbeats],
     }

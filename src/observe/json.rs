@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::metrics::state_word;
 use super::translation;
 use crate::mirror::status::{
-    BrokerStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus, ReplicatorStatus, RewriteReason,
-    SyncStatus,
+    BrokerStatus, CertificateStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus,
+    ReplicatorStatus, RewriteReason, SyncStatus, TlsStatus,
 };
 
 /// The document at `/status`. Offsets are numbers, times are milliseconds since the epoch; what is not known is null.
@@ -15,6 +15,7 @@ pub fn status(status: &ReplicatorStatus) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "now_ms": status.now_ms,
         "memory": { "budget_bytes": status.budget_bytes, "used_bytes": status.budget_used_bytes },
+        "tls": status.tls.iter().map(tls).collect::<Vec<Value>>(),
         "flows": status.flows.iter().map(flow).collect::<Vec<Value>>(),
         "heartbeats": status.heartbeats.iter().map(translation::heartbeats).collect::<Vec<Value>>(),
     })
@@ -82,6 +83,21 @@ fn flow(flow: &FlowStatus) -> Value {
         "heartbeats": translation::links(&flow.translation.heartbeats),
         "events": flow.events.iter().map(event).collect::<Vec<Value>>(),
         "brokers": flow.brokers.iter().map(|((cluster, id), state)| broker(cluster, *id, state)).collect::<Vec<Value>>(),
+    })
+}
+
+fn tls(status: &TlsStatus) -> Value {
+    let certificate = |certificate: &CertificateStatus| {
+        json!({
+            "store": certificate.store,
+            "subject": certificate.subject,
+            "not_after_ms": certificate.not_after_s.saturating_mul(1_000),
+        })
+    };
+    json!({
+        "cluster": &*status.cluster,
+        "certificates": status.certificates.iter().map(certificate).collect::<Vec<Value>>(),
+        "trouble": status.trouble,
     })
 }
 

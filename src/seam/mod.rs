@@ -8,10 +8,12 @@
 
 mod real;
 mod simulated;
+mod tls;
 
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,6 +24,7 @@ use tokio::task::JoinHandle;
 
 pub use real::Real;
 pub use simulated::{Link, SimulatedStream, Simulation, Tamper};
+pub use tls::{HandshakeError, TlsSocket};
 
 /// A handle to the outside; cheap to clone.
 #[derive(Clone, Debug)]
@@ -52,6 +55,24 @@ impl Seam {
         match self {
             Seam::Real(_) => real::dial(address, options).await.map(Socket::Tcp),
             Seam::Simulated(simulation) => simulation.dial(address).await.map(Socket::Simulated),
+        }
+    }
+
+    /// Agrees on a TLS session over a connection, as the client or as the server that `session` is; the caller bounds the
+    /// time.
+    pub async fn secure(
+        &self,
+        socket: Socket,
+        session: rustls::Connection,
+    ) -> Result<Socket, HandshakeError> {
+        tls::secure(socket, session).await.map(|tls| Socket::Tls(Box::new(tls)))
+    }
+
+    /// The bytes of a small file (certificates, keys, tokens), at most `bytes_max` of them. A simulated machine has no files.
+    pub async fn read_file(&self, path: PathBuf, bytes_max: u64) -> io::Result<Vec<u8>> {
+        match self {
+            Seam::Real(_) => self.blocking(move || real::read_file(&path, bytes_max)).await,
+            Seam::Simulated(_) => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
@@ -95,6 +116,19 @@ impl Seam {
         }
     }
 
+    /// Random bytes that nobody can guess; the seed's when simulated.
+    pub fn random_secret(&self, bytes: &mut [u8]) {
+        match self {
+            // The generator of AWS-LC does not fail once the process runs; with zeros a login fails, and nothing worse.
+            Seam::Real(_) => drop(aws_lc_rs::rand::fill(bytes)),
+            Seam::Simulated(simulation) => {
+                for chunk in bytes.chunks_mut(8) {
+                    chunk.copy_from_slice(&simulation.random().to_be_bytes()[..chunk.len()]);
+                }
+            }
+        }
+    }
+
     /// Starts a task beside the caller.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
@@ -131,6 +165,8 @@ pub enum Socket {
     Tcp(TcpStream),
     /// A connection of the simulated network.
     Simulated(SimulatedStream),
+    /// Either of them with a TLS session on it.
+    Tls(Box<TlsSocket>),
 }
 
 /// A listening port.
@@ -169,6 +205,7 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Socket::Simulated(stream) => Pin::new(stream).poll_read(cx, buf),
+            Socket::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
         }
     }
 }
@@ -178,6 +215,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Socket::Simulated(stream) => Pin::new(stream).poll_write(cx, buf),
+            Socket::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, buf),
         }
     }
 
@@ -189,6 +227,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Socket::Simulated(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Socket::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, bufs),
         }
     }
 
@@ -200,6 +239,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Socket::Simulated(stream) => Pin::new(stream).poll_flush(cx),
+            Socket::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
         }
     }
 
@@ -207,6 +247,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Simulated(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
     }
 }

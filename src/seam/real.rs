@@ -1,8 +1,9 @@
 //! The real side of the seam: TCP, the system's clock, a generator seeded by the system.
 
 use std::hash::{BuildHasher, Hasher};
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,6 +46,13 @@ pub(super) fn mix(mut z: u64) -> u64 {
 pub(super) fn now_ms() -> i64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// No more than `bytes_max` is read, whatever kind of file it is.
+pub(super) fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 pub(super) async fn dial(address: SocketAddr, options: SocketOptions) -> io::Result<TcpStream> {

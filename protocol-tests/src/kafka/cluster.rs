@@ -6,6 +6,7 @@
 
 use super::LOGGING;
 use super::jars::{KafkaJars, KafkaVersion, create_folder};
+use super::security::{self, Certificates, Listener};
 use crate::process::{ScratchFolder, Signal, Supervised};
 use crate::{HarnessError, Result};
 use std::fmt::Write;
@@ -26,6 +27,7 @@ pub struct ClusterSpec {
     nodes: u16,
     settings: Vec<(String, String)>,
     jvm_options: Vec<String>,
+    certificates: Option<Certificates>,
 }
 
 impl ClusterSpec {
@@ -37,6 +39,7 @@ impl ClusterSpec {
             nodes: 1,
             settings: Vec::new(),
             jvm_options: Vec::new(),
+            certificates: None,
         }
     }
 
@@ -55,6 +58,12 @@ impl ClusterSpec {
     /// Sets a broker setting over the harness's own.
     pub fn set(mut self, key: &str, value: &str) -> ClusterSpec {
         self.settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Opens all other ways in beside the plaintext one.
+    pub fn secured(mut self, certificates: &Certificates) -> ClusterSpec {
+        self.certificates = Some(certificates.clone());
         self
     }
 
@@ -98,7 +107,8 @@ impl Kafka {
         let nodes = (1..=spec.nodes)
             .map(|id| {
                 let folder = folder.path().join(format!("node{id}"));
-                Ok(Node { id, port: free_ports(2)?, folder, process: Mutex::new(None) })
+                let ports = if spec.certificates.is_some() { 2 + Listener::ALL.len() as u16 } else { 2 };
+                Ok(Node { id, port: free_ports(ports)?, folder, process: Mutex::new(None) })
             })
             .collect::<Result<Vec<_>>>()?;
         let kafka = Kafka { spec, jars, nodes, folder };
@@ -119,6 +129,12 @@ impl Kafka {
     pub fn bootstrap(&self) -> String {
         let all: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         all.join(",")
+    }
+
+    /// The same through another listener of a secured cluster.
+    pub fn bootstrap_of(&self, listener: Listener) -> String {
+        let address = |node: &Node| format!("127.0.0.1:{}", node.port + listener.offset());
+        self.nodes.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
     /// The name given by the test.
@@ -201,6 +217,9 @@ impl Kafka {
         if self.nodes.len() == 1 {
             program = program.arg("--standalone");
         }
+        if self.spec.certificates.is_some() {
+            program = program.args(security::scram_arguments());
+        }
         program.run(&format!("formatting {}", self.title(node))).map(drop)
     }
 
@@ -272,6 +291,9 @@ impl Kafka {
             data = node.folder.join("data").display(),
         );
         text.push_str(SMALL_AND_QUICK);
+        if let Some(certificates) = &self.spec.certificates {
+            text.push_str(&security::server_properties(certificates, &listeners, &advertised, client));
+        }
         for (key, value) in &self.spec.settings {
             let _ = writeln!(text, "{key}={value}");
         }

@@ -11,6 +11,7 @@ mod gate;
 mod groups;
 mod jars;
 mod mirror_maker;
+mod security;
 mod stored;
 
 /// log4j2 of every Java process: all to its standard output.
@@ -34,4 +35,5 @@ pub use groups::{GroupRead, MirrorView};
 pub use jars::{KafkaJars, KafkaVersion};
 pub use kmirror::record::Codec;
 pub use mirror_maker::MirrorMaker;
+pub use security::{Certificates, Listener, USERS};
 pub use stored::{StoredBatch, committed_batches};

@@ -22,7 +22,9 @@ use crate::client::dial::{Dialler, while_serving};
 use crate::client::lane::SILENT_AFTER;
 use crate::client::slab::Slabs;
 use crate::client::{FetchCommand, FetchEvent, FetchSettings, FetchedBatch, LaneId};
-use crate::net::{self, BrokerAddress, Established, HostPort, SIZE_BYTES, encode_request, negotiate};
+use crate::net::{
+    self, ApiVersions, BrokerAddress, Established, Fault, HostPort, SIZE_BYTES, encode_request, negotiate,
+};
 use crate::seam::{Seam, Socket};
 
 /// A fetch that brings all of `fetch.max.bytes` has fewer transactions than this.
@@ -121,12 +123,12 @@ enum Ended {
     /// Nothing is to be fetched.
     Idle,
     /// What the flow is told.
-    Lost(String),
+    Lost(String, Fault),
 }
 
 impl From<net::Error> for Ended {
     fn from(error: net::Error) -> Ended {
-        Ended::Lost(error.chain())
+        Ended::Lost(error.chain(), error.fault())
     }
 }
 
@@ -134,6 +136,9 @@ impl From<net::Error> for Ended {
 struct Connection {
     socket: Socket,
     peer: BrokerAddress,
+    versions: ApiVersions,
+    /// When the broker's session ends.
+    renew_at: Option<Instant>,
     version_max: i16,
     /// Of the fetch in flight.
     version: i16,
@@ -179,16 +184,16 @@ impl Lane {
             };
             self.desk.session.disconnected();
             self.slabs.clear();
-            let reason = match ended {
+            let (reason, fault) = match ended {
                 Ended::Closed => return,
                 Ended::Idle => continue,
-                Ended::Lost(reason) => reason,
+                Ended::Lost(reason, fault) => (reason, fault),
             };
             if self.say([FetchEvent::Disconnected { reason }]).await.is_err() {
                 return;
             }
             let Lane { inbox, desk, dialler, .. } = &mut self;
-            let pause = tokio::time::sleep(dialler.failed());
+            let pause = tokio::time::sleep(dialler.failed(fault));
             if while_serving(inbox, |command| desk.apply(command), pause).await.is_none() {
                 return;
             }
@@ -210,11 +215,13 @@ impl Lane {
 
     /// Fetches until something ends the connection.
     async fn exchange(&mut self, established: Established) -> Result<Ended, Ended> {
-        let Established { socket, versions, peer, next_correlation_id } = established;
+        let Established { socket, versions, peer, next_correlation_id, renew_at } = established;
         let version_max = negotiate::<FetchRequest>(&versions, FETCH_VERSION_MIN..=FETCH_VERSION_MAX)?;
         let mut connection = Connection {
             socket,
             peer,
+            renew_at,
+            versions,
             version_max,
             version: version_max,
             correlation_id: next_correlation_id.wrapping_sub(1),
@@ -273,6 +280,9 @@ impl Lane {
         else {
             return Ok(());
         };
+        if connection.renew_at.is_some_and(|at| at <= now) {
+            self.renew(connection).await?;
+        }
         connection.version = version;
         connection.correlation_id = connection.correlation_id.wrapping_add(1);
         let client_id = &self.dialler.net.client_id;
@@ -287,6 +297,16 @@ impl Lane {
             }
             Err(_) => return Err(connection.timed_out(limit).into()),
         }
+        Ok(())
+    }
+
+    /// Says again who we are, between two fetches (KIP-368).
+    async fn renew(&self, connection: &mut Connection) -> Result<(), Ended> {
+        let Dialler { seam, net, .. } = &self.dialler;
+        let next = connection.correlation_id.wrapping_add(1);
+        let renewed = net::renew(seam, net, &mut connection.socket, &connection.versions, next).await?;
+        connection.correlation_id = renewed.next_correlation_id.wrapping_sub(1);
+        connection.renew_at = renewed.renew_at;
         Ok(())
     }
 

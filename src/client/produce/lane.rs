@@ -22,7 +22,9 @@ use super::pipeline::{InFlight, Pipeline};
 use super::wire::Wire;
 use crate::client::dial::{Dialler, while_serving};
 use crate::client::{LaneId, ProduceCommand, ProduceEvent, ProduceRequest, ProduceSettings};
-use crate::net::{self, BrokerAddress, Established, HostPort, Step, decode_response, negotiate};
+use crate::net::{
+    self, ApiVersions, BrokerAddress, Established, Fault, HostPort, Step, decode_response, negotiate,
+};
 use crate::seam::Seam;
 
 /// A running produce lane. It ends when `commands` is dropped.
@@ -82,12 +84,12 @@ enum Ended {
     /// The flow is gone.
     Closed,
     /// What the flow is told.
-    Lost(String),
+    Lost(String, Fault),
 }
 
 impl From<net::Error> for Ended {
     fn from(error: net::Error) -> Ended {
-        Ended::Lost(error.chain())
+        Ended::Lost(error.chain(), error.fault())
     }
 }
 
@@ -101,10 +103,10 @@ impl Lane {
                 Ok(established) => self.serve(established).await,
                 Err(error) => error.into(),
             };
-            let Ended::Lost(reason) = ended else { return };
+            let Ended::Lost(reason, fault) = ended else { return };
             self.disconnected(reason);
             let Lane { dialler, inbox, voice, .. } = &mut self;
-            let pause = tokio::time::sleep(dialler.failed());
+            let pause = tokio::time::sleep(dialler.failed(fault));
             if while_serving(inbox, |command| voice.refuse(command), pause).await.is_none() {
                 return;
             }
@@ -136,14 +138,19 @@ impl Lane {
 
     /// Sends and hears answers until the inbox is closed.
     async fn exchange(&mut self, established: Established) -> Result<(), Ended> {
-        let Established { socket, versions, peer, next_correlation_id } = established;
+        let Established { socket, versions, peer, next_correlation_id, renew_at } = established;
         let version_max = negotiate::<ProduceApi>(&versions, PRODUCE_VERSION_MIN..=PRODUCE_VERSION_MAX)?;
-        let mut connection = Connection { peer, version_max, next_correlation_id, arena: BytesMut::new() };
+        let arena = BytesMut::new();
+        let mut connection = Connection { peer, versions, version_max, next_correlation_id, renew_at, arena };
         let mut wire = Wire::new(socket, self.dialler.net.reply_bytes_max);
         self.voice.say(ProduceEvent::Connected { connection: self.pipeline.connected() });
         loop {
             let now = Instant::now();
-            while let Some(request) = self.pipeline.next_to_send(now) {
+            if connection.is_renewal_due(now) && self.pipeline.is_between_requests() {
+                self.renew(&mut connection, &mut wire).await?;
+                continue;
+            }
+            while let Some(request) = self.next_to_send(&connection, now) {
                 self.send(&mut connection, &mut wire, request, now);
             }
             let wake_at = self.pipeline.wake_at();
@@ -153,7 +160,8 @@ impl Lane {
                     None => return Ok(()),
                     Some(ProduceCommand::Send(request)) => self.accept(request),
                     Some(ProduceCommand::Reconnect) => {
-                        return Err(Ended::Lost(format!("{}: asked to connect again", connection.peer)));
+                        let reason = format!("{}: asked to connect again", connection.peer);
+                        return Err(Ended::Lost(reason, Fault::Lost));
                     }
                 },
                 reply = poll_fn(|cx| wire.poll_reply(cx)) => {
@@ -166,6 +174,21 @@ impl Lane {
                 () = sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => self.check_time(&connection)?,
             }
         }
+    }
+
+    /// Requests are held when the broker's session ends, until what is in flight is answered.
+    fn next_to_send(&mut self, connection: &Connection, now: Instant) -> Option<ProduceRequest> {
+        if connection.is_renewal_due(now) { None } else { self.pipeline.next_to_send(now) }
+    }
+
+    /// Says again who we are; nothing is in flight (KIP-368).
+    async fn renew(&self, connection: &mut Connection, wire: &mut Wire) -> Result<(), Ended> {
+        let Dialler { seam, net, .. } = &self.dialler;
+        let (versions, next) = (&connection.versions, connection.next_correlation_id);
+        let renewed = net::renew(seam, net, wire.socket(), versions, next).await?;
+        connection.next_correlation_id = renewed.next_correlation_id;
+        connection.renew_at = renewed.renew_at;
+        Ok(())
     }
 
     fn send(&mut self, connection: &mut Connection, wire: &mut Wire, request: ProduceRequest, now: Instant) {
@@ -231,8 +254,17 @@ impl Lane {
 /// What a connection is, beside its socket.
 struct Connection {
     peer: BrokerAddress,
+    versions: ApiVersions,
     version_max: i16,
     next_correlation_id: i32,
+    /// When the broker's session ends.
+    renew_at: Option<Instant>,
     /// Where envelopes are written.
     arena: BytesMut,
+}
+
+impl Connection {
+    fn is_renewal_due(&self, now: Instant) -> bool {
+        self.renew_at.is_some_and(|at| at <= now)
+    }
 }

@@ -75,6 +75,11 @@ impl Pipeline {
         self.waiting.pop_front()
     }
 
+    /// Requests wait and none is in flight.
+    pub(super) fn is_between_requests(&self) -> bool {
+        !self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
     /// A request was written, or is about to be.
     pub(super) fn sent(&mut self, request: InFlight, now: Instant) {
         if self.in_flight.is_empty() {

@@ -31,6 +31,11 @@ impl Wire {
         Wire { socket, reader: FrameReader::new(reply_bytes_max), outgoing: VecDeque::new() }
     }
 
+    /// The socket, while nothing is on its way.
+    pub(super) fn socket(&mut self) -> &mut Socket {
+        &mut self.socket
+    }
+
     /// Takes a request to be written after the earlier ones.
     pub(super) fn push(&mut self, envelope: Envelope) {
         self.outgoing.extend(envelope.pieces);

@@ -138,8 +138,8 @@ async fn a_peer_that_misbehaves_ends_the_connection_with_its_reason() {
         (&huge, false, "a reply of 2147483647 bytes to Heartbeat v1"),
         (&short, false, "a reply of 3 bytes to Heartbeat v1"),
         (b"HTTP/1.1 400", false, "(the port speaks HTTP)"),
-        (truncated, true, "the broker closed the connection during Heartbeat v1"),
-        (&[], true, "the broker closed the connection during Heartbeat v1"),
+        (truncated, true, "the broker closed the connection at Heartbeat v1, the first request"),
+        (&[], true, "the broker closed the connection at Heartbeat v1, the first request"),
         (&[0, 0, 0, 5, 0, 0, 0, 2, 7], false, "the reply to Heartbeat v1 cannot be decoded"),
     ] {
         let mut world = world().await;

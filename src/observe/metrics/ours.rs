@@ -63,6 +63,34 @@ pub(super) const FAMILIES: &[Family] = &[
         "Bytes of batches that are held now.",
         Of::Process(|line, status| line.value(status.budget_used_bytes)),
     ),
+    of_process(
+        "kmirror_tls_certificate_expiry_seconds",
+        "gauge",
+        "How long a certificate of a trust or key store is still valid; negative when it no longer is.",
+        Of::Process(|line, status| {
+            for tls in &status.tls {
+                for certificate in &tls.certificates {
+                    let left_s = certificate.not_after_s - status.now_ms / 1_000;
+                    let labels = [
+                        ("cluster", &*tls.cluster),
+                        ("store", certificate.store),
+                        ("subject", &certificate.subject),
+                    ];
+                    line.value_with(&labels, left_s);
+                }
+            }
+        }),
+    ),
+    of_process(
+        "kmirror_tls_stores_unusable",
+        "gauge",
+        "1 while the newest files of a cluster's stores cannot be used, and the last good ones are in use.",
+        Of::Process(|line, status| {
+            for tls in &status.tls {
+                line.value_with(&[("cluster", &tls.cluster)], u8::from(tls.trouble.is_some()));
+            }
+        }),
+    ),
     of_flow(
         "kmirror_flow_state",
         "gauge",

@@ -1,0 +1,380 @@
+//! `security.protocol`, `ssl.*` and `sasl.*` of one cluster, with the rules of Kafka's own reader
+//! (`DefaultSslEngineFactory.java`, `SaslConfigs.java`, `JaasContext.java`).
+//!
+//! Stores are read here already, so that one that cannot be used is a problem of the file like others. Secrets go from the
+//! file into [`Secret`] and are in no message.
+
+use super::providers::Outside;
+use super::reader::{Fallback, Reader};
+use super::scoping::Setting;
+use super::values;
+use crate::net::sasl::{JaasEntry, Mechanism, Password, PasswordKind, SaslSettings, parse_jaas};
+use crate::net::tls::{
+    CIPHER_SUITES, Identification, Place, Protocol, Role, Store, StoreKind, Tls, TlsSettings,
+};
+use crate::net::{Secret, Security};
+
+const PROTOCOLS: [(&str, (Wants, Wants)); 4] = [
+    ("PLAINTEXT", (Wants::Not, Wants::Not)),
+    ("SSL", (Wants::It, Wants::Not)),
+    ("SASL_PLAINTEXT", (Wants::Not, Wants::It)),
+    ("SASL_SSL", (Wants::It, Wants::It)),
+];
+const DEFAULT_ENGINE: &str = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory";
+const HANDLERS: [&str; 3] =
+    ["sasl.client.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"];
+const GSSAPI_HELP: &str = "Kerberos is not spoken here: let the brokers have another listener or mechanism for kmirror \
+    (SCRAM-SHA-512 for a user of its own, or SSL with a certificate), or leave this cluster to MirrorMaker";
+
+/// Whether a protocol has TLS or SASL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    It,
+    Not,
+}
+
+/// Reads what belongs to the connections of the cluster `alias`.
+pub(super) fn read(reader: &mut Reader<'_>, alias: &str, outside: &Outside<'_>) -> Security {
+    let wanted =
+        reader.choice("security.protocol", &PROTOCOLS.map(|(name, wants)| (name, Some(wants))), "PLAINTEXT");
+    let (tls, sasl) = wanted.flatten().unwrap_or((Wants::Not, Wants::Not));
+    Security {
+        tls: (tls == Wants::It).then(|| read_tls(reader, outside).into()),
+        sasl: if sasl == Wants::It { read_sasl(reader, alias, tls).map(Into::into) } else { None },
+    }
+}
+
+/// A part of a flow that asks for another protocol than its cluster has: nothing is dialled without what the file asks for.
+pub(super) fn refuse_other(
+    reader: &mut Reader<'_>,
+    asked: Option<&Setting>,
+    cluster: Option<&Setting>,
+    alias: &str,
+) {
+    let Some(asked) = asked else { return };
+    let has = cluster.map_or("PLAINTEXT", |setting| setting.value.trim());
+    if !asked.value.trim().eq_ignore_ascii_case(has) {
+        let message = format!(
+            "connections to the cluster {alias} are shared by its flows: they cannot be {} here and {has} elsewhere",
+            asked.shown.trim()
+        );
+        reader.error(asked, message, Some(&format!("write {alias}.security.protocol")));
+    }
+}
+
+fn read_tls(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Tls {
+    let engine = reader.scope.get("ssl.engine.factory.class").cloned();
+    if let Some(engine) = engine.filter(|engine| engine.value.trim() != DEFAULT_ENGINE) {
+        let message = format!("the ssl.engine.factory.class {} is Java, which cannot run here", engine.shown);
+        reader.error(&engine, message, Some("leave it out"));
+    }
+    let trust = read_trust(reader);
+    let identity = read_identity(reader);
+    let key_password = secret(reader, "ssl.key.password");
+    let tls = Tls::new(TlsSettings {
+        trust,
+        identity,
+        key_password,
+        identification: read_identification(reader),
+        protocols: read_protocols(reader),
+        cipher_suites: read_cipher_suites(reader),
+    });
+    if let Err(error) = tls.load(outside.read) {
+        let keys = match error.role {
+            Role::Trust => ["ssl.truststore.location", "ssl.truststore.certificates"],
+            Role::Identity => ["ssl.keystore.location", "ssl.keystore.key"],
+        };
+        let setting = keys.iter().find_map(|key| reader.scope.get(*key)).cloned();
+        let setting = setting.or_else(|| reader.scope.get("security.protocol").cloned());
+        if let Some(setting) = setting {
+            reader.error(&setting, error.to_string(), None);
+        }
+    }
+    tls
+}
+
+fn read_trust(reader: &mut Reader<'_>) -> Option<Store> {
+    let kind = store_kind(reader, "ssl.truststore.type");
+    let location = reader.get("ssl.truststore.location", Fallback::Theirs("the system's"));
+    let password = setting_of(reader, "ssl.truststore.password");
+    let certificates = setting_of(reader, "ssl.truststore.certificates");
+    let mut refuse = |setting: &Setting, message: &str| reader.error(setting, message.to_owned(), None);
+    match (&certificates, &location) {
+        (Some(certificates), _) => {
+            match (&password, &location) {
+                (_, Some(location)) => {
+                    refuse(location, "ssl.truststore.location and ssl.truststore.certificates are both set");
+                }
+                (Some(password), _) => refuse(password, "ssl.truststore.certificates have no password"),
+                _ if kind != StoreKind::Pem => {
+                    let help = "write ssl.truststore.type = PEM";
+                    reader.error(certificates, "ssl.truststore.certificates are PEM".to_owned(), Some(help));
+                }
+                _ => {}
+            }
+            Some(inline(&[certificates]))
+        }
+        (None, Some(location)) => {
+            if let (Some(password), StoreKind::Pem) = (&password, kind) {
+                refuse(password, "a PEM trust store has no password");
+            }
+            Some(file(kind, location, password.as_ref()))
+        }
+        (None, None) => {
+            if let Some(password) = &password {
+                refuse(password, "ssl.truststore.password is set, but ssl.truststore.location is not");
+            }
+            None
+        }
+    }
+}
+
+fn read_identity(reader: &mut Reader<'_>) -> Option<Store> {
+    let kind = store_kind(reader, "ssl.keystore.type");
+    let location = reader.get("ssl.keystore.location", Fallback::Theirs("none"));
+    let password = setting_of(reader, "ssl.keystore.password");
+    let chain = setting_of(reader, "ssl.keystore.certificate.chain");
+    let key = setting_of(reader, "ssl.keystore.key");
+    let mut refuse = |setting: &Setting, message: &str| reader.error(setting, message.to_owned(), None);
+    match (&key, &chain, &location) {
+        (Some(key), Some(chain), None) if kind == StoreKind::Pem => {
+            if let Some(password) = &password {
+                refuse(password, "a PEM key store has no password; ssl.key.password is the key's");
+            }
+            Some(inline(&[key, chain]))
+        }
+        (Some(key), _, Some(_)) => {
+            refuse(key, "ssl.keystore.location and ssl.keystore.key are both set");
+            None
+        }
+        (Some(key), Some(_), None) => {
+            reader.error(key, "ssl.keystore.key is PEM".to_owned(), Some("write ssl.keystore.type = PEM"));
+            None
+        }
+        (Some(key), None, _) => {
+            refuse(key, "ssl.keystore.key is set, but ssl.keystore.certificate.chain is not");
+            None
+        }
+        (None, Some(chain), _) => {
+            refuse(chain, "ssl.keystore.certificate.chain is set, but ssl.keystore.key is not");
+            None
+        }
+        (None, None, Some(location)) => {
+            match (&password, kind) {
+                (Some(password), StoreKind::Pem) => {
+                    refuse(password, "a PEM key store has no password; ssl.key.password is the key's");
+                }
+                (None, StoreKind::Java) => {
+                    refuse(location, "ssl.keystore.location is set, but ssl.keystore.password is not");
+                }
+                _ => {}
+            }
+            Some(file(kind, location, password.as_ref()))
+        }
+        (None, None, None) => {
+            if let Some(password) = &password {
+                refuse(password, "ssl.keystore.password is set, but ssl.keystore.location is not");
+            }
+            None
+        }
+    }
+}
+
+/// A key that is shown only when the file has it.
+fn setting_of(reader: &mut Reader<'_>, key: &str) -> Option<Setting> {
+    reader.scope.contains_key(key).then(|| reader.get(key, Fallback::Theirs(""))).flatten()
+}
+
+fn secret(reader: &mut Reader<'_>, key: &str) -> Option<Secret> {
+    setting_of(reader, key).map(|setting| Secret::new(setting.value.as_bytes()))
+}
+
+fn inline(settings: &[&Setting]) -> Store {
+    let text = settings.iter().map(|setting| &*setting.value).collect::<Vec<_>>().join("\n");
+    Store { kind: StoreKind::Pem, place: Place::Inline(Secret::new(text)), password: None }
+}
+
+fn file(kind: StoreKind, location: &Setting, password: Option<&Setting>) -> Store {
+    Store {
+        kind,
+        place: Place::File(location.value.trim().into()),
+        password: password.map(|password| Secret::new(password.value.as_bytes())),
+    }
+}
+
+fn store_kind(reader: &mut Reader<'_>, key: &str) -> StoreKind {
+    let kinds = |value: &str| match value.trim() {
+        kind if kind.eq_ignore_ascii_case("PEM") => Ok(StoreKind::Pem),
+        kind if kind.eq_ignore_ascii_case("JKS") || kind.eq_ignore_ascii_case("PKCS12") => {
+            Ok(StoreKind::Java)
+        }
+        other => Err(format!("{other:?} is none of JKS, PKCS12, PEM")),
+    };
+    reader.parse(key, Fallback::Theirs("JKS"), StoreKind::Java, kinds)
+}
+
+fn read_identification(reader: &mut Reader<'_>) -> Identification {
+    let key = "ssl.endpoint.identification.algorithm";
+    let Some(setting) = reader.get(key, Fallback::Theirs("https")) else { return Identification::Https };
+    match setting.value.trim() {
+        "" => {
+            let message = format!(
+                "{key} is empty: whoever holds a certificate that is trusted can pretend to be a broker"
+            );
+            reader.warning(&setting, message);
+            Identification::Off
+        }
+        https if https.eq_ignore_ascii_case("https") => Identification::Https,
+        other => {
+            let message = format!("{key}: {other:?} is neither https nor empty");
+            reader.error(&setting, message, None);
+            Identification::Https
+        }
+    }
+}
+
+fn read_protocols(reader: &mut Reader<'_>) -> Vec<Protocol> {
+    let all = vec![Protocol::Tls12, Protocol::Tls13];
+    let key = "ssl.enabled.protocols";
+    let Some(setting) = reader.get(key, Fallback::Theirs("TLSv1.2, TLSv1.3")) else { return all };
+    let mut protocols = Vec::new();
+    for name in values::list(&setting.value) {
+        match name {
+            "TLSv1.2" => protocols.push(Protocol::Tls12),
+            "TLSv1.3" => protocols.push(Protocol::Tls13),
+            other => reader
+                .warning(&setting, format!("{key}: {other} is not spoken here: TLSv1.2 and TLSv1.3 are")),
+        }
+    }
+    if protocols.is_empty() {
+        reader.error(
+            &setting,
+            format!("{key} has nothing that is spoken here"),
+            Some("TLSv1.2, TLSv1.3 are"),
+        );
+        return all;
+    }
+    protocols
+}
+
+fn read_cipher_suites(reader: &mut Reader<'_>) -> Vec<rustls::CipherSuite> {
+    let key = "ssl.cipher.suites";
+    let Some(setting) = setting_of(reader, key) else { return Vec::new() };
+    let names = values::list(&setting.value);
+    let (known, unknown): (Vec<_>, Vec<_>) = names
+        .iter()
+        .map(|name| CIPHER_SUITES.iter().find(|(known, _)| known == name).ok_or(name))
+        .partition(Result::is_ok);
+    let known: Vec<_> = known.into_iter().flatten().map(|&(_, suite)| suite).collect();
+    for name in unknown.into_iter().filter_map(Result::err) {
+        reader.warning(&setting, format!("{key}: {name} is not spoken here"));
+    }
+    if known.is_empty() && !names.is_empty() {
+        let all = CIPHER_SUITES.map(|(name, _)| name).join(", ");
+        reader.error(
+            &setting,
+            format!("{key} has nothing that is spoken here"),
+            Some(&format!("these are: {all}")),
+        );
+    }
+    known
+}
+
+fn read_sasl(reader: &mut Reader<'_>, alias: &str, tls: Wants) -> Option<SaslSettings> {
+    for key in HANDLERS {
+        if let Some(setting) = reader.scope.get(key).cloned() {
+            let message = format!("the {key} {} is Java, which cannot run here", setting.shown);
+            reader.error(&setting, message, Some("leave it out"));
+        }
+    }
+    let setting = reader.get("sasl.mechanism", Fallback::Theirs("GSSAPI"));
+    let protocol = reader.scope.get("security.protocol").cloned()?;
+    let name = setting.as_ref().map_or("GSSAPI", |setting| setting.value.trim()).to_owned();
+    let place = setting.as_ref().unwrap_or(&protocol);
+    let Some(mechanism) = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name) else {
+        refuse_mechanism(reader, place, setting.is_some(), &name);
+        return None;
+    };
+    if mechanism == Mechanism::Plain && tls == Wants::Not {
+        let message = format!("the password of {alias} crosses the network in the clear: PLAIN without TLS");
+        reader.warning(place, message);
+    }
+    let place = place.clone();
+    read_password(reader, &place, alias, mechanism).map(|credentials| SaslSettings { mechanism, credentials })
+}
+
+fn refuse_mechanism(reader: &mut Reader<'_>, place: &Setting, is_set: bool, name: &str) {
+    let known = Mechanism::ALL.map(Mechanism::name).join(", ");
+    match name {
+        "GSSAPI" if is_set => {
+            reader.error(place, "sasl.mechanism GSSAPI is not spoken here".to_owned(), Some(GSSAPI_HELP));
+        }
+        "GSSAPI" => {
+            let message = "sasl.mechanism is not set, which means GSSAPI, and that is not spoken here";
+            let help = format!("write sasl.mechanism = one of {known}; {GSSAPI_HELP}");
+            reader.error(place, message.to_owned(), Some(&help));
+        }
+        other => {
+            let message = format!("sasl.mechanism {other} is not spoken here");
+            reader.error(place, message, Some(&format!("these are: {known}")));
+        }
+    }
+}
+
+fn read_password(
+    reader: &mut Reader<'_>,
+    place: &Setting,
+    alias: &str,
+    mechanism: Mechanism,
+) -> Option<Password> {
+    let Some(jaas) = setting_of(reader, "sasl.jaas.config") else {
+        return read_explicit(reader, place, alias);
+    };
+    let entries = match parse_jaas(&jaas.value) {
+        Ok(entries) => entries,
+        Err(error) => {
+            reader.error(&jaas, format!("{alias}: sasl.jaas.config: {error}"), None);
+            return None;
+        }
+    };
+    let [JaasEntry { module, options }] = &entries[..] else {
+        let message = format!("{alias}: sasl.jaas.config holds more than one login module");
+        reader.error(&jaas, message, None);
+        return None;
+    };
+    let expected = match mechanism {
+        Mechanism::Plain => "PlainLoginModule",
+        Mechanism::ScramSha256 | Mechanism::ScramSha512 => "ScramLoginModule",
+    };
+    if module.rsplit('.').next() != Some(expected) {
+        let message = format!("{alias}: the login module in sasl.jaas.config does not belong to {mechanism}");
+        let package = if mechanism == Mechanism::Plain { "plain" } else { "scram" };
+        let help = format!("write org.apache.kafka.common.security.{package}.{expected} required …");
+        reader.error(&jaas, message, Some(&help));
+        return None;
+    }
+    let [username, password] = ["username", "password"].map(|key| options.get(key).cloned());
+    let (Some(username), Some(password)) = (username, password) else {
+        let message = format!("{alias}: sasl.jaas.config needs username and password");
+        reader.error(&jaas, message, None);
+        return None;
+    };
+    let is_token = options.get("tokenauth").is_some_and(|value| value.reveal().eq_ignore_ascii_case(b"true"));
+    let kind = if is_token { PasswordKind::DelegationToken } else { PasswordKind::User };
+    Some(Password { username: username.reveal_text().to_string(), password, kind })
+}
+
+/// `sasl.username` and `sasl.password`, as librdkafka has them.
+fn read_explicit(reader: &mut Reader<'_>, place: &Setting, alias: &str) -> Option<Password> {
+    let username = setting_of(reader, "sasl.username");
+    let password = secret(reader, "sasl.password");
+    if let (Some(username), Some(password)) = (username, password) {
+        let username = username.value.to_string();
+        return Some(Password { username, password, kind: PasswordKind::User });
+    }
+    let message = format!("{alias}: sasl.jaas.config is missing");
+    let help = "the file of java.security.auth.login.config is not read here; write its entry KafkaClient into \
+        sasl.jaas.config, or set sasl.username and sasl.password";
+    reader.error(place, message, Some(help));
+    None
+}
