@@ -422,6 +422,53 @@ async fn one_process_writes_and_stops_before_the_next_begins() {
     first.stop().await;
 }
 
+/// One process per file, the flow's topics split between them.
+#[tokio::test(start_paused = true)]
+async fn processes_that_take_other_topics_write_beside_each_other() {
+    let world = World::new(12).await;
+    for topic in ["busy", "heartbeats", "t1", "t2"] {
+        world.source.create_topic(topic, 1, 1, &[]).unwrap();
+    }
+    let of = |topics: &[&str], exclude: &[&str]| FlowSettings {
+        topics: PatternList::new(topics).unwrap(),
+        topics_exclude: PatternList::new(exclude).unwrap(),
+        ..settings()
+    };
+    let topics = async |owner: &mut Owner| {
+        let mut ready = Vec::new();
+        let done = |event: &ControlEvent| match event {
+            ControlEvent::TopicReady(topic) => {
+                ready.push(topic.source.name.to_string());
+                None
+            }
+            ControlEvent::Discovered { pending: 0, .. } => Some(()),
+            _ => None,
+        };
+        owner.wait("round", done).await;
+        ready
+    };
+    let mut rest = world.owner("rest", of(&["t.*", "busy"], &["busy"]));
+    rest.granted().await;
+    assert_eq!(topics(&mut rest).await, ["heartbeats", "t1", "t2"]);
+    let mut busy = world.owner("busy", of(&["busy"], &[]));
+    busy.granted().await;
+    assert_eq!(topics(&mut busy).await, ["busy"], "heartbeats are the first's");
+
+    // Its topics are both of others.
+    let mut all = world.owner("all", of(&["t.*", "busy"], &[]));
+    all.state(|state| *state == FlowState::Standby).await;
+    rest.stop().await;
+    busy.wait("revocation", |event| matches!(event, ControlEvent::Revoked { .. }).then_some(())).await;
+    busy.granted().await;
+    assert_eq!(topics(&mut busy).await, ["busy", "heartbeats"], "nobody else takes heartbeats now");
+    let waiting = timeout(Duration::from_secs(120), all.granted()).await;
+    assert!(waiting.is_err(), "busy is written still");
+    busy.stop().await;
+    all.granted().await;
+    assert_eq!(topics(&mut all).await, ["busy", "heartbeats", "t1", "t2"]);
+    all.stop().await;
+}
+
 /// Promise F: a broker that is away holds up what it leads, and nothing else.
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_does_not_answer_holds_up_only_what_it_leads() {

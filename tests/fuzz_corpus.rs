@@ -19,6 +19,7 @@ use kafka_protocol::messages::{
     BrokerId, FetchResponse, JoinGroupResponse, MetadataResponse, ProduceResponse, ProducerId, TopicName,
 };
 use kafka_protocol::protocol::{Encodable, Message, StrBytes};
+use kmirror::mirror::Share;
 use kmirror::mirror::lease::protocol::{Assignment, Claim};
 use kmirror::mirror::state::TopicPartition;
 use kmirror::mirror::state::mm2_offsets;
@@ -211,8 +212,13 @@ fn own_records() -> Vec<(&'static str, String, Vec<u8>)> {
     let gap = Gap { source_topic_id, from: 1, to: 2, at_ms: 3, reason: "retention".into() };
     let owner = Owner { target: "B".into(), shard: 0 };
     let record = |record: StateRecord| pair(&record.key().encode(&owner), &record.encode_value());
-    let claim = Claim { held_since: 1, since_ms: 2, name: "host".into() };
-    let assignment = Assignment { held_since: 1, holder: "member".into(), holder_name: "host".into() };
+    let claim = Claim { held_since: 1, since_ms: 2, name: "host".into(), share: Share::Unknown };
+    let assignment = Assignment {
+        held_since: 1,
+        holder: "member".into(),
+        holder_name: "host".into(),
+        before: vec![(Share::Unknown, "other".into())],
+    };
     vec![
         ("state_records", "position".to_owned(), record(StateRecord::Position(source.clone(), position))),
         ("state_records", "gap".to_owned(), record(StateRecord::Gap(source.clone(), gap))),

@@ -150,6 +150,41 @@ async fn check(flows: &[&str], more: &str, holdings: Holdings<'_>) {
     }
 }
 
+/// Several files, one process each, share a flow; none treads on another's positions, and one that takes all of it later
+/// goes on where they stopped.
+#[tokio::test(start_paused = true)]
+async fn one_flow_in_several_files() {
+    let world = World::new(&["A", "B"]).await;
+    let produce = |from: usize, to: usize| {
+        for topic in ["busy", "orders", "payments"] {
+            world.produce("A", topic, from, to);
+        }
+    };
+    let wanted = |count: usize| {
+        let records =
+            |topic: &str| (0..count).map(|number| format!("A-{topic}-{number}")).collect::<Vec<_>>();
+        let site = |prefix: &str| -> Contents {
+            let topics = ["busy", "orders", "payments"];
+            topics.iter().map(|topic| (format!("{prefix}{topic}"), records(topic))).collect()
+        };
+        BTreeMap::from([("A".to_owned(), site("")), ("B".to_owned(), site("A."))])
+    };
+    produce(0, 5);
+    let busy = world.start(&["A->B"], "A->B.topics = busy");
+    let rest = world.start(&["A->B"], "A->B.topics = orders, payments");
+    world.settle(&wanted(5)).await;
+    produce(5, 9);
+    world.settle(&wanted(9)).await;
+    busy.stop().await;
+    produce(9, 12);
+    let all = world.start(&["A->B"], "");
+    sleep(QUIET).await;
+    rest.stop().await;
+    world.settle(&wanted(12)).await;
+    all.stop().await;
+    assert!(world.site("B").violations().is_empty(), "{:?}", world.site("B").violations());
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_way() {
     check(&["A->B"], "", &[("A", &[]), ("B", &[("A.orders", "A")])]).await;

@@ -237,6 +237,7 @@ fn rule(selection: &Selection, settings: &FlowSettings) -> Option<String> {
         Selection::NotMatched => Some("topics does not name it".to_owned()),
         Selection::Excluded => Some("topics.exclude names it".to_owned()),
         Selection::Internal => Some("it is internal".to_owned()),
+        Selection::Elsewhere { holder } => Some(format!("{holder} takes it")),
         Selection::Cycle { alias } if *alias == *settings.target => {
             Some(format!("a cycle: it came from {alias}"))
         }

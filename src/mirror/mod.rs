@@ -26,6 +26,7 @@ mod producer_id;
 mod rename;
 mod replicator;
 mod settings;
+mod share;
 pub mod start;
 pub mod state;
 pub mod status;
@@ -47,3 +48,4 @@ pub use settings::{
     OnOversize, OnPaused, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor,
     config_properties_exclude_default, topics_exclude_default,
 };
+pub use share::{OtherShare, Share};

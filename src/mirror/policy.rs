@@ -5,6 +5,8 @@
 //! `MirrorSourceConnector.shouldReplicateTopic` of MirrorMaker 4.3; where 3.9 or 4.4 decide otherwise, [`Compat`] says so.
 //! Names alone decide: nothing here knows whether a topic exists.
 
+use std::sync::Arc;
+
 use super::{FlowSettings, NameFormat, Rename};
 
 const HEARTBEATS_TOPIC: &str = "heartbeats";
@@ -77,6 +79,11 @@ pub enum Selection {
     NotMatched,
     /// `topics.exclude` names it.
     Excluded,
+    /// Another process takes it.
+    Elsewhere {
+        /// Which.
+        holder: Arc<str>,
+    },
     /// A topic of Kafka's, MirrorMaker's or kmirror's own.
     Internal,
     /// It came from this cluster, or would go round.
@@ -116,6 +123,10 @@ pub fn selects(settings: &FlowSettings, topic: &str) -> Selection {
     };
     if let Some(alias) = policy.cycle(&settings.source, &settings.target, topic) {
         return Selection::Cycle { alias: alias.to_owned() };
+    }
+    // Heartbeats are everybody's, so the first takes them.
+    if let Some(other) = settings.others.iter().find(|other| heartbeats || other.takes(topic)) {
+        return Selection::Elsewhere { holder: Arc::clone(&other.holder) };
     }
     let remote_topic = policy.remote_topic(&settings.source, topic);
     if remote_topic.len() > TOPIC_NAME_BYTES_MAX {

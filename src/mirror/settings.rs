@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use super::mm2::settings::{HeartbeatSettings, TranslationSettings};
 use super::takeover::{Connectors, Workers};
-use super::{Compat, NameFormat, PatternList, PrincipalMap, ReplicationPolicy, configs_topic, offsets_topic};
+use super::{
+    Compat, NameFormat, OtherShare, PatternList, PrincipalMap, ReplicationPolicy, configs_topic,
+    offsets_topic,
+};
 use crate::client::{self, FetchSettings, ProduceSettings};
 use crate::record::Codec;
 
@@ -36,6 +39,8 @@ pub struct FlowSettings {
     pub topics: PatternList,
     /// `topics.exclude`.
     pub topics_exclude: PatternList,
+    /// Topics of the flow that other processes take; none but while the flow is written.
+    pub others: Arc<[OtherShare]>,
     /// `replication.policy.*`.
     pub policy: ReplicationPolicy,
     /// `kmirror.group.format`: what groups are called on the target; `None` keeps their ids.
@@ -137,6 +142,7 @@ impl FlowSettings {
             target: Arc::from(target),
             topics: list(&[".*"]),
             topics_exclude: list(topics_exclude_default(Compat::default())),
+            others: Arc::default(),
             policy: ReplicationPolicy::default(),
             group_format: None,
             principal_map: PrincipalMap::default(),

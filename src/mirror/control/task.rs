@@ -9,22 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::reign::Reign;
 use super::{ControlCommand, ControlEvent, Orders};
-use crate::client::{Cluster, Topics};
+use crate::client::{Cluster, Error, Topics};
 use crate::mirror::dry_run::same_cluster;
-use crate::mirror::lease::{Lease, LeaseState};
+use crate::mirror::lease::{Grant, Lease, LeaseState};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::state::records::Position;
 use crate::mirror::status::FlowState;
 use crate::mirror::takeover::{self, PAUSED_INTERVAL, Step, WAIT_INTERVAL, WATCH_INTERVAL};
-use crate::mirror::{FlowSettings, OnPaused};
+use crate::mirror::{FlowSettings, OnPaused, OtherShare, Selection, selects};
 use crate::seam::Seam;
 
 /// Events that wait for the flow's owner.
 const EVENTS_MAX: usize = 1_024;
+/// Until a process that stands by for a topic of its own looks whether that is still so.
+const SHARED_INTERVAL: Duration = Duration::from_secs(30);
 /// Commands that wait for the control task; what more there is waits with [`Orders`].
 const COMMANDS_MAX: usize = 256;
 
@@ -113,6 +115,10 @@ impl Mailbox {
     }
 }
 
+fn others(grant: &Grant) -> Arc<[OtherShare]> {
+    grant.before.iter().map(|(share, holder)| OtherShare::new(share, holder.clone())).collect()
+}
+
 /// How a part of the life ends.
 #[derive(Debug)]
 pub(super) enum End {
@@ -130,6 +136,34 @@ impl Flow {
 
     async fn state(&self, state: FlowState) {
         self.tell(ControlEvent::State(state)).await;
+    }
+
+    /// The flow without the topics that others have taken before.
+    fn beside(&self, grant: &Grant) -> Flow {
+        if grant.before.is_empty() {
+            return self.clone();
+        }
+        let others = others(grant);
+        for other in others.iter() {
+            tracing::info!(target: "kmirror::control", flow = %self.name(), holder = %other.holder, "another kmirror writes other topics of this flow");
+        }
+        let settings = FlowSettings { others, ..(*self.settings).clone() };
+        Flow { settings: Arc::new(settings), ..self.clone() }
+    }
+
+    /// A topic of the source that this process and one before it would take, and who that is.
+    async fn shared(&self, grant: &Grant) -> Result<Option<(Arc<str>, Arc<str>)>, Error> {
+        if grant.before.is_empty() {
+            return Ok(None);
+        }
+        let others = others(grant);
+        let view = self.source.refresh(Topics::All).await?;
+        let shared = view.topics().find_map(|topic| {
+            let is_ours = selects(&self.settings, &topic.name) == Selection::Replicated;
+            let other = others.iter().find(|other| is_ours && other.takes(&topic.name))?;
+            Some((topic.name.clone(), other.holder.clone()))
+        });
+        Ok(shared)
     }
 
     /// Members of MirrorMaker's group; none when the target does not tell.
@@ -292,15 +326,15 @@ async fn stand_while_paused(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
 async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
     let mut lease = Lease::seek(&flow.seam, &flow.settings, &flow.target);
     let end = loop {
-        let held_since = match stand_by(flow, &mut lease, mailbox).await {
-            Ok(held_since) => held_since,
+        let grant = match stand_by(flow, &mut lease, mailbox).await {
+            Ok(grant) => grant,
             Err(end) => break end,
         };
         mailbox.forget();
-        let mut reign = Reign::new(flow.clone());
+        let mut reign = Reign::new(flow.beside(&grant));
         let outcome = tokio::select! {
             biased;
-            reason = lease.lost(held_since) => Outcome::Lost(reason),
+            reason = lease.lost(&grant) => Outcome::Lost(reason),
             reason = mirror_maker_appears(flow) => Outcome::Ended(End::Failed(reason)),
             end = reign.rule(mailbox) => Outcome::Ended(end),
         };
@@ -323,12 +357,24 @@ enum Outcome {
     Ended(End),
 }
 
-/// Waits until the lease is held; answers since which generation of its group.
-async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Result<i32, End> {
+/// Waits until the lease is held, and nobody who has held longer takes one of our topics.
+async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Result<Grant, End> {
     let held = async {
         loop {
+            let mut look_again = None;
             match lease.state() {
-                LeaseState::Held(since) => return Ok(since),
+                LeaseState::Held(grant) => match flow.shared(&grant).await {
+                    Ok(None) => return Ok(grant),
+                    Ok(Some((topic, holder))) => {
+                        tracing::info!(target: "kmirror::control", flow = %flow.name(), %holder, %topic, "another kmirror writes a topic that this file names too; standing by");
+                        flow.state(FlowState::Standby).await;
+                        look_again = Some(SHARED_INTERVAL);
+                    }
+                    Err(error) => {
+                        tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "the source does not say which topics it has");
+                        look_again = Some(flow.source.settings().retry_backoff.max);
+                    }
+                },
                 LeaseState::Refused(reason) => return Err(End::Failed(reason)),
                 LeaseState::Seeking(_) => {}
                 LeaseState::Standby { holder } => {
@@ -336,7 +382,10 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
                     flow.state(FlowState::Standby).await;
                 }
             }
-            lease.changed().await;
+            match look_again {
+                Some(after) => drop(timeout(after, lease.changed()).await),
+                None => lease.changed().await,
+            }
         }
     };
     tokio::select! {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::protocol::{Assignment, Claim, PROTOCOL, PROTOCOL_TYPE, choose, group_id};
 use super::tenure::{Change, Tenure};
 use crate::client::{Cluster, GroupEvent, GroupSettings, Membership};
-use crate::mirror::FlowSettings;
+use crate::mirror::{FlowSettings, Share};
 use crate::seam::Seam;
 
 /// Silence after which the coordinator gives a member up, and so the time within which another process takes over. A broker
@@ -46,10 +46,19 @@ pub enum LeaseState {
         /// The holder's client id and a number of its own.
         holder: Arc<str>,
     },
-    /// This process holds it, since this generation of the group.
-    Held(i32),
+    /// This process holds it.
+    Held(Grant),
     /// The target does not let this process into the group.
     Refused(String),
+}
+
+/// What is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Since which generation of the group.
+    pub since: i32,
+    /// Shares of the flow's topics that others have held for longer, with their names.
+    pub before: Arc<[(Share, Arc<str>)]>,
 }
 
 impl Lease {
@@ -69,7 +78,12 @@ impl Lease {
                 rebalance_timeout: SESSION_TIMEOUT,
                 heartbeat_interval: HEARTBEAT_INTERVAL,
             },
-            claim: Claim { held_since: -1, since_ms: seam.now_ms(), name: Arc::from(name) },
+            claim: Claim {
+                held_since: -1,
+                since_ms: seam.now_ms(),
+                name: Arc::from(name),
+                share: Share::of(settings),
+            },
             started: Instant::now(),
             tenure: Tenure::new(SESSION_TIMEOUT),
             state: state_sender,
@@ -91,11 +105,14 @@ impl Lease {
         }
     }
 
-    /// Waits until the lease that is held since generation `held_since` no longer is; answers why.
-    pub async fn lost(&mut self, held_since: i32) -> String {
+    /// Waits until what is held is no longer that; answers why.
+    pub async fn lost(&mut self, held: &Grant) -> String {
         loop {
             match self.state() {
-                LeaseState::Held(since) if since == held_since => {}
+                LeaseState::Held(grant) if grant == *held => {}
+                LeaseState::Held(grant) if grant.since == held.since => {
+                    return "other processes take other topics of the flow now".to_owned();
+                }
                 LeaseState::Held(_) => return "another process held the lease in between".to_owned(),
                 LeaseState::Standby { holder } => return format!("{holder} holds the lease now"),
                 LeaseState::Seeking(reason) => {
@@ -233,7 +250,7 @@ impl Holder {
             self.tenure.assigned(held_since, sent);
         }
         self.tell(match held_since {
-            Some(since) => LeaseState::Held(since),
+            Some(since) => LeaseState::Held(Grant { since, before: assignment.before.as_slice().into() }),
             None => LeaseState::Standby { holder: assignment.holder_name.clone() },
         });
     }
@@ -260,7 +277,5 @@ impl Holder {
 fn assignments(generation: i32, members: &[(Arc<str>, Bytes)]) -> Vec<(Arc<str>, Bytes)> {
     let claims: Vec<(Arc<str>, Claim)> =
         members.iter().map(|(id, metadata)| (id.clone(), Claim::decode(metadata))).collect();
-    let Some(assignment) = choose(generation, &claims) else { return Vec::new() };
-    let bytes = assignment.encode();
-    claims.into_iter().map(|(id, _)| (id, bytes.clone())).collect()
+    choose(generation, &claims).into_iter().map(|(id, assignment)| (id, assignment.encode())).collect()
 }

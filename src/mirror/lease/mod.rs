@@ -1,4 +1,4 @@
-//! One writer per flow: the lease that a process must hold before its first write to the target.
+//! One writer for each topic of a flow: the lease that a process must hold before its first write to the target.
 //!
 //! `protocol` has the words of the group that carries it, `tenure` the holder's own clock; `holder` is the task
 //! that brings them together with a membership of the group.
@@ -7,5 +7,5 @@ mod holder;
 pub mod protocol;
 pub mod tenure;
 
-pub use holder::{Lease, LeaseState, SESSION_TIMEOUT};
+pub use holder::{Grant, Lease, LeaseState, SESSION_TIMEOUT};
 pub use protocol::group_id;

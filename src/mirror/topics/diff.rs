@@ -141,9 +141,11 @@ impl Round<'_> {
                 self.refuse(topic, reason);
                 return;
             }
-            Selection::NotMatched | Selection::Excluded | Selection::Internal | Selection::Cycle { .. } => {
-                return;
-            }
+            Selection::NotMatched
+            | Selection::Excluded
+            | Selection::Elsewhere { .. }
+            | Selection::Internal
+            | Selection::Cycle { .. } => return,
         }
         let settings = &self.selector.settings;
         let remote: Arc<str> = Arc::from(settings.policy.remote_topic(&settings.source, topic));
