@@ -165,6 +165,15 @@ fn exit_codes_are_as_documented() {
             "A->B: nothing could be copied: cluster A: 127.0.0.1:1: cannot connect",
         ),
         (&["run", "--takeover-timeout", "soon"], DEAD, 2, "is no time"),
+        (&["positions", "--to-latest", "--to-earliest"], DEAD, 2, "cannot be used with"),
+        (&["positions", "--flow", "B->A"], DEAD, 2, "--flow names none of the flows: A->B"),
+        (&["positions", "--topics", "a("], DEAD, 2, "--topics: "),
+        (
+            &["positions", "--to-latest"],
+            &format!("{DEAD}B->A.enabled = true\n"),
+            2,
+            "say which flow is to be moved with --flow: A->B, B->A",
+        ),
         (&["walk"], DEAD, 2, "unrecognized subcommand"),
     ] {
         let path = folder.file(file);
@@ -292,6 +301,78 @@ async fn a_load_ends_when_everything_is_copied_and_the_next_one_goes_on_there() 
             assert_eq!(values(&target, "A.orders", partition), wanted[partition as usize], "round {round}");
         }
     }
+}
+
+/// Runs a command to its end; gives its exit code, stdout and stderr.
+async fn output(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = kmirror(arguments);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn positions_are_shown_and_moved_only_when_that_is_asked_for() {
+    let (source, target, folder) = (cluster(7).await, cluster(8).await, Folder::new());
+    source.create_topic("orders", 2, 1, &[]).unwrap();
+    let records: Vec<Bytes> = (0..50).map(|i| Bytes::from(format!("{i}"))).collect();
+    for partition in 0..2 {
+        source.append("orders", partition, &batch(&records)).unwrap();
+    }
+    let path = folder.file(&mirror(&source, &target)).to_str().unwrap().to_owned();
+    let columns = |text: &str| -> Vec<Vec<String>> {
+        let rows = text.lines().filter(|line| line.starts_with("  "));
+        rows.map(|row| row.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let (code, shown, errors) = output(&["positions", &path]).await;
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(columns(&shown)[1], ["orders", "0", "-", "0", "50", "-", "nobody"], "{shown}");
+    let (code, stderr) = load(&path, &[]).await;
+    assert_eq!(code, Some(0), "{stderr}");
+    let (_, shown, _) = output(&["positions", &path]).await;
+    assert_eq!(columns(&shown)[1], ["orders", "0", "50", "0", "50", "0", "kmirror"], "{shown}");
+
+    // A dry run, and then in earnest.
+    let set = ["positions", &path, "--set", "orders:0=20", "--set", "orders:7=1"];
+    let (code, shown, errors) = output(&set).await;
+    assert_eq!(code, Some(1), "{errors}");
+    assert_eq!(columns(&shown)[1], ["orders", "0", "50", "20"], "{shown}");
+    assert!(shown.contains("cannot be moved: A has no such partition"), "{shown}");
+    assert!(shown.contains("nothing is moved yet: --execute moves these 1 positions"), "{shown}");
+    let (_, shown, _) = output(&["positions", &path]).await;
+    assert_eq!(columns(&shown)[1][2], "50", "{shown}");
+    let (code, shown, errors) =
+        output(&["positions", &path, "--set", "orders:0=20", "--execute", "--json"]).await;
+    assert_eq!(code, Some(0), "{errors}");
+    let document: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let flow = &document["flows"][0];
+    assert_eq!((&flow["flow"], &flow["executed"]), (&"A->B".into(), &true.into()));
+    assert_eq!(flow["moves"][0]["new_position"], 20);
+    let (_, shown, _) = output(&["positions", &path, "--topics", "or.*"]).await;
+    assert_eq!(columns(&shown)[1], ["orders", "0", "20", "0", "50", "30", "kmirror"], "{shown}");
+    let (_, shown, _) = output(&["positions", &path, "--topics", "or"]).await;
+    assert_eq!(columns(&shown).len(), 1, "{shown}");
+
+    // A flow that runs is not moved.
+    let mut run = Running::start(&["run", &path]);
+    let mut stderr = BufReader::new(run.0.stderr.take().unwrap());
+    // Whoever reads its log goes away then, and it goes on.
+    let mut run = tokio::task::spawn_blocking(move || {
+        Running::line_with(&mut stderr, "writes this flow");
+        run
+    })
+    .await
+    .unwrap();
+    let (code, _, errors) = output(&["positions", &path, "--to-earliest", "--execute"]).await;
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("group kmirror-A->B; stop it before its positions are moved"), "{errors}");
+    run.signal("TERM");
+    let code = tokio::task::spawn_blocking(move || run.wait().code()).await.unwrap();
+    assert_eq!(code, Some(0));
+    let mut copied = values(&target, "A.orders", 0);
+    assert_eq!(copied.drain(..50).collect::<Vec<_>>(), records);
+    // The process may have been ended before it had copied all of them again.
+    assert_eq!(copied, records[20..20 + copied.len()]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

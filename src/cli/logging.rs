@@ -37,7 +37,8 @@ pub(crate) fn start(logging: &Logging) {
     };
 }
 
-/// Stderr, one write for each line.
+/// Stderr, one write for each line. Whoever read it may go away, as a log collector does that is replaced: replication goes
+/// on without, and an error that was told here would be printed on stderr again, which ends the process.
 struct Stderr;
 
 impl<'a> MakeWriter<'a> for Stderr {
@@ -52,13 +53,14 @@ impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut stderr = io::stderr().lock();
         if BAR.swap(false, Ordering::Relaxed) {
-            stderr.write_all(b"\r\x1b[K")?;
+            let _ = stderr.write_all(b"\r\x1b[K");
         }
-        stderr.write_all(line)?;
+        let _ = stderr.write_all(line);
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        let _ = io::stderr().flush();
+        Ok(())
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::client::IsolationLevel;
+use crate::mirror::takeover::{Connectors, Workers};
 use crate::mirror::{
-    Batching, Compat, DefaultsFrom, FlowSettings, OffsetReset, OnOversize, OnSourceReset, PolicyKind,
-    ReplicationFactor,
+    Batching, Compat, DefaultsFrom, FlowSettings, OffsetReset, OnOversize, OnPaused, OnSourceReset,
+    PolicyKind, ReplicationFactor,
 };
 use crate::observe::AdminListen;
 
@@ -127,6 +128,26 @@ fn each_key_reaches_its_setting() {
     );
     assert_eq!((flow.produce.max_request_bytes, flow.produce.max_in_flight_requests), (6, 8));
     assert_eq!(flow.produce.ack_timeout, Duration::from_millis(7));
+}
+
+#[test]
+fn what_connect_calls_otherwise_is_named_by_keys_of_ours() {
+    let plain = flow("A->B.topics=t");
+    assert_eq!(plain.on_paused, OnPaused::Honour);
+    assert_eq!(plain.config_storage_topic, "mm2-configs.A.internal");
+    assert_eq!((&plain.connectors, plain.workers), (&Connectors::default(), Workers::Dedicated));
+    let dedicated = flow("B.config.storage.topic=cfg\nA->B.kmirror.on.paused=ignore");
+    assert_eq!((dedicated.config_storage_topic.as_str(), dedicated.on_paused), ("cfg", OnPaused::Ignore));
+    let connect = flow(
+        "B.offset.storage.topic=mine\nB.group.id=mine\nkmirror.connect.offsets.topic=connect-offsets\n\
+         kmirror.connect.config.topic=connect-configs\nkmirror.connect.group.id=connect\n\
+         A->B.kmirror.connect.source.connector=my mirror\nkmirror.connect.checkpoint.connector=cp\n\
+         kmirror.connect.heartbeat.connector=hb",
+    );
+    assert_eq!(connect.offset_storage_topic, "connect-offsets");
+    assert_eq!(connect.config_storage_topic, "connect-configs");
+    assert_eq!((connect.worker_group_id.as_str(), connect.workers), ("connect", Workers::ConnectCluster));
+    assert_eq!(connect.connectors.names().collect::<Vec<_>>(), ["my mirror", "cp", "hb"]);
 }
 
 #[test]

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use super::groups::select::selects_group;
 use super::mm2::settings::OffsetSyncsLocation;
+use super::takeover::{self, TargetState};
 use super::topics::configs::{remote_configs, replication_factor};
 use super::topics::diff::{Action, Selector, Topics, topics_of};
 use super::topics::sync;
-use super::{FlowSettings, PolicyKind, Selection, kmirror_topic};
+use super::{FlowSettings, OnPaused, PolicyKind, Selection, kmirror_topic};
 use crate::client::{Cluster, ConfigChange, TopicAcl, Topics as Asked};
 
 /// Everything that a flow would do, and what it would leave alone.
@@ -133,6 +134,7 @@ pub async fn plan_flow(
     if settings.translation.emit_checkpoints_interval.is_some() {
         plan_groups(&mut plan, settings, source).await;
     }
+    plan.notes.extend(stands_still(settings, target).await);
     if settings.sync_topic_acls_interval.is_some() {
         match sync::missing(settings, source, target).await {
             Ok(acls) => plan.acls = acls,
@@ -183,6 +185,22 @@ async fn plan_topics(
         });
     }
     Ok(())
+}
+
+/// A connector of MirrorMaker that is paused or stopped, which the flow would honour.
+async fn stands_still(settings: &FlowSettings, target: &Cluster) -> Option<String> {
+    let (connector, topic) = (&settings.connectors.source, &settings.config_storage_topic);
+    if settings.on_paused == OnPaused::Ignore {
+        return None;
+    }
+    match takeover::read_worker_config(settings, target).await.map(|config| config.target_state(connector)) {
+        Ok(TargetState::Started) => None,
+        Ok(state) => Some(format!(
+            "the flow would stand still: MirrorMaker's {connector} is {} ({topic}); kmirror.on.paused = ignore runs it",
+            state.name()
+        )),
+        Err(error) => Some(format!("whether MirrorMaker is paused cannot be seen: {}", error.chain())),
+    }
 }
 
 async fn plan_groups(plan: &mut FlowPlan, settings: &FlowSettings, source: &Cluster) {

@@ -338,6 +338,7 @@ fn seconds(ms: i64) -> f64 {
 mod tests {
     use super::super::example;
     use super::*;
+    use crate::mirror::state::TopicPartition;
 
     #[test]
     fn the_text_of_an_example() {
@@ -352,6 +353,27 @@ mod tests {
         append_label(&mut labels, "a", "x\\y\"z\nw\u{e9}");
         append_label(&mut labels, "b", "");
         assert_eq!(labels, "a=\"x\\\\y\\\"z\\nw\u{e9}\",b=\"\"");
+    }
+
+    /// Everything that is asked for costs in proportion to what there is: partitions, and partitions with a checkpoint.
+    #[test]
+    fn a_scrape_grows_as_the_flow_does() {
+        let bytes_of = |partitions: i32| {
+            let mut status = example::status();
+            let flow = &mut status.flows[0];
+            let one = flow.partitions.values().next().unwrap().clone();
+            let mut groups = flow.translation.groups.as_deref().unwrap().clone();
+            let group = groups.groups.values_mut().next().unwrap();
+            for partition in 0..partitions {
+                flow.partitions.insert((Arc::from("many"), partition), one.clone());
+                Arc::make_mut(&mut group.checkpointed).insert(TopicPartition::new("A.many", partition));
+            }
+            flow.translation.groups = Some(Arc::new(groups));
+            let pieces = Metrics::new(Arc::new(status), Names::AlsoSourceConnector);
+            pieces.map(|piece| piece.len()).sum::<usize>()
+        };
+        let (some, twice) = (bytes_of(1_500), bytes_of(3_000));
+        assert!(twice > some && twice < some * 21 / 10 && twice < 3_000 * 10_000, "{some} {twice}");
     }
 
     #[test]
