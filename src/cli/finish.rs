@@ -148,6 +148,10 @@ mod tests {
         ReplicatorStatus { flows: vec![flow], ..ReplicatorStatus::default() }
     }
 
+    fn paused() -> FlowState {
+        FlowState::Paused { connector: "c".to_owned(), target_state: "PAUSED", topic: "t".to_owned() }
+    }
+
     #[test]
     fn a_load_ends_when_all_that_can_be_copied_is() {
         use Patience::{Exhausted, Waiting};
@@ -196,6 +200,12 @@ mod tests {
                 status(FlowState::Standby, vec![], &[]),
                 Exhausted,
                 missing("A->B: another kmirror writes this flow"),
+            ),
+            (status(paused(), vec![], &[]), Waiting, Outcome::Running),
+            (
+                status(paused(), vec![], &[]),
+                Exhausted,
+                missing("A->B: MirrorMaker's c is PAUSED: resume it, or set kmirror.on.paused = ignore"),
             ),
             (
                 status(FlowState::Starting, vec![], &[]),

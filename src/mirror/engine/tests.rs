@@ -492,6 +492,40 @@ fn a_target_that_refuses_zstd_gets_another_codec() {
     }
 }
 
+/// What is new has waited since nothing was left at most, however old the record before it is.
+#[test]
+fn lag_counts_from_when_nothing_was_left() {
+    let look = |world: &mut World, now_ms, end| {
+        world.engine.set_wall_clock(now_ms);
+        let partition = &world.fetching[&world.keys[0]];
+        let fetched = Fetched {
+            key: partition.key,
+            generation: partition.generation,
+            batches: Vec::new(),
+            high_watermark: end,
+            last_stable_offset: end,
+            log_start_offset: 0,
+            aborted: Arc::from([]),
+        };
+        world.engine.on_fetch(1, FetchEvent::Fetched(fetched), world.now);
+    };
+    let lag_ms = |world: &mut World, now_ms| {
+        world.engine.set_wall_clock(now_ms);
+        world.engine.partitions().values().next().unwrap().lag_ms
+    };
+    let mut world = World::new(ONE_PARTITION, 1);
+    look(&mut world, 1_000, 0);
+    assert_eq!(lag_ms(&mut world, 4_000), Some(0));
+    look(&mut world, 5_000, 10);
+    assert_eq!(lag_ms(&mut world, 8_000), Some(3_000));
+    look(&mut world, 9_000, 20);
+    assert_eq!(lag_ms(&mut world, 9_500), Some(4_500), "the older ones wait still");
+    assert_eq!(lag_ms(&mut world, 0), Some(0), "a clock that was set back");
+    let mut world = World::new(ONE_PARTITION, 1);
+    look(&mut world, 1_000, 10);
+    assert_eq!(lag_ms(&mut world, 2_000), None, "nothing tells how old they are");
+}
+
 /// Case 64: who is blocked is told since when, and traffic of many short transactions is no blockade.
 #[test]
 fn an_open_transaction_is_shown_with_its_age() {
