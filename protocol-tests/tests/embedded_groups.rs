@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kmirror::broker::{self, EmbeddedCluster, log};
+use kafka_protocol::messages::ApiKey;
+use kmirror::broker::{self, Effect, EmbeddedCluster, FaultRule, When, log};
 use kmirror::client::{Cluster, CommittedOffset, GroupOffsets, Settings};
 use kmirror::config;
 use kmirror::mirror::Replicator;
@@ -131,6 +132,7 @@ fn committed(cluster: &EmbeddedCluster, group: &str) -> Vec<(String, i64, String
         .collect()
 }
 
+/// Cases 35 (what was known before a restart is known after it) and 45 (the result is told for each group).
 async fn moves_groups(seam: Seam, hosts: [&str; 2]) {
     let stage = Stage::new(seam, hosts).await;
     let (a, b) = (&stage.a, &stage.b);
@@ -239,4 +241,126 @@ async fn heartbeats_are_written_and_copied() {
     assert!(beats(&stage.b, "A.heartbeats").contains(&pair("B", "A")));
     assert!(stage.a.topics().iter().all(|(topic, _)| !topic.starts_with("mm2-offset-syncs")));
     assert!(!records(&stage.b, "mm2-offset-syncs.A.internal").is_empty());
+}
+
+/// Case 37: groups whose coordinator does not answer wait for it, and the others go on meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_is_away_holds_up_its_own_groups_alone() {
+    let stage = Stage::new(Seam::Simulated(Simulation::new(11)), ["10.0.0.1", "10.0.0.2"]).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    append(&stage.a, "t", 0, 10);
+    let groups: Vec<String> = (0..12).map(|number| format!("app{number}")).collect();
+    let at = |name: &String, offset: i64| {
+        committed(&stage.b, name) == [("A.t".to_owned(), offset, "m".to_owned())]
+    };
+    for name in &groups {
+        stage.commit(&stage.source, name, "t", 5).await;
+    }
+    let replicator = stage.start("A->B.topics = t");
+    until(&replicator, "all groups", |_| groups.iter().all(|name| at(name, 5))).await;
+    let away = FaultRule {
+        key: Some(ApiKey::OffsetFetch),
+        broker: Some(2),
+        when: When::After(0),
+        times: u64::MAX,
+        effect: Effect::Close,
+    };
+    stage.a.fault(away);
+    for name in &groups {
+        stage.commit(&stage.source, name, "t", 9).await;
+    }
+    until(&replicator, "the groups of the others", |status| {
+        let waits = |name: &&String| group(status, name).error.is_some();
+        let waiting: Vec<&String> = groups.iter().filter(waits).collect();
+        !waiting.is_empty() && groups.iter().all(|name| at(name, if waiting.contains(&name) { 5 } else { 9 }))
+    })
+    .await;
+    stage.a.clear_faults();
+    until(&replicator, "all groups again", |_| groups.iter().all(|name| at(name, 9))).await;
+    replicator.stop().await;
+}
+
+/// Case 36: syncs that the cluster refuses for a while in a burst come all the same, the newest of each partition.
+#[tokio::test(start_paused = true)]
+async fn offset_syncs_of_a_burst_are_not_lost() {
+    const PARTITIONS: i32 = 30;
+    let stage = Stage::new(Seam::Simulated(Simulation::new(12)), ["10.0.0.1", "10.0.0.2"]).await;
+    stage.a.create_topic("t", PARTITIONS.cast_unsigned(), 1, &[]).unwrap();
+    // The source is produced to by offset syncs alone.
+    let refused = FaultRule {
+        key: Some(ApiKey::Produce),
+        broker: None,
+        when: When::After(0),
+        times: 15,
+        effect: Effect::Error(7),
+    };
+    stage.a.fault(refused);
+    for partition in 0..PARTITIONS {
+        let batch = |number: i32| {
+            let mut builder = BatchBuilder::new(BatchOptions::new(Codec::None));
+            let value = Some(Bytes::from(number.to_string()));
+            builder.push(&RecordData { timestamp: 1, value, ..RecordData::default() }).unwrap();
+            builder.build().unwrap()
+        };
+        for number in 0..250 {
+            stage.a.append("t", partition, &batch(number)).unwrap();
+        }
+    }
+    let replicator = stage.start("A->B.topics = t\nemit.heartbeats.enabled = false");
+    let newest = || -> BTreeMap<i32, (i64, i64)> {
+        records(&stage.a, "mm2-offset-syncs.B.internal")
+            .iter()
+            .map(|(key, value)| OffsetSync::decode(key, value).unwrap())
+            .map(|sync| (sync.source.partition, (sync.upstream, sync.downstream)))
+            .collect()
+    };
+    let all: BTreeMap<i32, (i64, i64)> = (0..PARTITIONS).map(|partition| (partition, (249, 249))).collect();
+    until(&replicator, "the newest sync of each partition", |_| newest() == all).await;
+    replicator.stop().await;
+    assert_eq!(newest(), all);
+}
+
+/// Cases 41 and 42: hundreds of groups, some of which have no offset, or −1, for a partition.
+#[tokio::test(start_paused = true)]
+async fn many_groups_are_translated_and_what_is_no_offset_is_left_out() {
+    const GROUPS: i64 = 400;
+    let stage = Stage::new(Seam::Simulated(Simulation::new(13)), ["10.0.0.1", "10.0.0.2"]).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    stage.a.create_topic("other", 1, 1, &[]).unwrap();
+    append(&stage.a, "t", 0, 100);
+    let name = |number: i64| format!("app{number}");
+    for number in 0..GROUPS {
+        stage.commit(&stage.source, &name(number), "t", number % 101).await;
+    }
+    stage.commit(&stage.source, "elsewhere", "other", 0).await;
+    let replicator = stage.start("A->B.topics = t");
+    until(&replicator, "all groups", |_| checkpoints(&stage.b).len() as i64 == GROUPS).await;
+    until(&replicator, "their offsets", |_| {
+        (0..GROUPS).all(|number| {
+            committed(&stage.b, &name(number)) == [("A.t".to_owned(), number % 101, "m".to_owned())]
+        })
+    })
+    .await;
+    replicator.stop().await;
+    assert!(committed(&stage.b, "elsewhere").is_empty());
+}
+
+/// Brokers that hear late of the topics that were created for the flow's memory hold its start up, and do not end it.
+#[tokio::test(start_paused = true)]
+async fn a_start_waits_for_brokers_whose_metadata_lag() {
+    let stage = Stage::new(Seam::Simulated(Simulation::new(14)), ["10.0.0.1", "10.0.0.2"]).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    append(&stage.a, "t", 0, 10);
+    stage.commit(&stage.source, "app", "t", 4).await;
+    (1..=3).for_each(|broker| stage.b.freeze_metadata(broker).unwrap());
+    let replicator = stage.start("A->B.topics = t");
+    until(&replicator, "the memory's topics", |_| {
+        stage.b.topics().iter().any(|(topic, _)| topic == "mm2-kmirror.A.internal")
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    (1..=3).for_each(|broker| stage.b.thaw_metadata(broker));
+    until(&replicator, "app", |status| sync(status, "app") == Some(GroupSync::InSync)).await;
+    replicator.stop().await;
+    assert_eq!(committed(&stage.b, "app"), [("A.t".to_owned(), 4, "m".to_owned())]);
 }

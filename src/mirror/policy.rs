@@ -336,6 +336,7 @@ mod tests {
         }
     }
 
+    /// Case 29.
     #[test]
     fn internal_topics_follow_the_release() {
         let underscore = |compat| policy(PolicyKind::Default, "_", compat);

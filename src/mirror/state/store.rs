@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::batches::{Layout, batches, mm2_offset};
 use super::log::for_each_committed;
@@ -30,6 +30,8 @@ use crate::record::{self, BatchHeader, HEADER_BYTES, ProducerIdentity};
 
 /// How long opening waits for a producer id.
 const PRODUCER_WITHIN: Duration = Duration::from_secs(1);
+/// How long a topic may be unknown to the target before it counts as deleted.
+const UNKNOWN_WITHIN: Duration = Duration::from_secs(30);
 /// Saves that wait for the owner.
 const INBOX_MAX: usize = 64;
 /// Partitions of our own topic: all that a flow remembers is read at once, so more would gain nothing.
@@ -454,14 +456,15 @@ async fn write(
     Ok(())
 }
 
-/// Repeats the same bytes until the batch is acknowledged.
+/// Repeats the same bytes until the batch is acknowledged. A topic that was created a moment ago is not yet in the metadata
+/// of every broker: one that is unknown is tried again for a while.
 async fn write_batch(
     target: &Cluster,
     topic: &Arc<str>,
     partition: i32,
     batch: Bytes,
 ) -> Result<(), WriteError> {
-    let mut failures = 0;
+    let (mut failures, started) = (0, Instant::now());
     loop {
         let error = match target.produce(topic, partition, batch.clone()).await {
             Ok(_) => return Ok(()),
@@ -473,6 +476,7 @@ async fn write_batch(
             // OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID.
             Some(ErrorCode(45 | 47 | 49 | 59)) => return Err(WriteError::LostTrack),
             _ if error.is_retriable() => {}
+            _ if matches!(error, Error::Unknown { .. }) && started.elapsed() < UNKNOWN_WITHIN => {}
             _ => return Err(WriteError::Store(StoreError::Refused { reason: error.chain() })),
         }
         tracing::warn!(target: "kmirror::state", %topic, partition, error = %error.chain(), "cannot store positions yet");
