@@ -18,12 +18,20 @@ import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.acl.AclOperation;
+import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.resource.PatternType;
+import org.apache.kafka.common.resource.ResourcePattern;
+import org.apache.kafka.common.resource.ResourceType;
 
 import java.util.ArrayList;
 import java.util.Collection;
@@ -62,6 +70,8 @@ final class Administration {
             case "topics": return admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get();
             case "configs.describe": return describeConfigs(admin, arguments);
             case "configs.alter": return alterConfigs(admin, arguments);
+            case "acl.create": return createAcl(admin, arguments);
+            case "acls": return acls(admin);
             case "quota.alter": return alterQuota(admin, arguments);
             case "records.delete": return deleteRecords(admin, arguments);
             case "offsets": return offsets(admin, arguments);
@@ -157,6 +167,23 @@ final class Administration {
         });
         admin.incrementalAlterConfigs(Map.of(resource, changes)).all().get();
         return null;
+    }
+
+    private static Object createAcl(Admin admin, JsonNode arguments) throws Exception {
+        ResourcePattern pattern = new ResourcePattern(
+                ResourceType.TOPIC, topic(arguments), PatternType.fromString(arguments.get("pattern").asText().toUpperCase(java.util.Locale.ROOT)));
+        AccessControlEntry entry = new AccessControlEntry(
+                arguments.get("principal").asText(), "*", AclOperation.fromString(arguments.get("operation").asText()),
+                AclPermissionType.fromString(arguments.get("permission").asText()));
+        admin.createAcls(List.of(new AclBinding(pattern, entry))).all().get();
+        return null;
+    }
+
+    private static Object acls(Admin admin) throws Exception {
+        return admin.describeAcls(AclBindingFilter.ANY).values().get().stream().map(acl -> String.join(" ",
+                acl.pattern().patternType().name(), acl.pattern().resourceType().name(), acl.pattern().name(),
+                acl.entry().principal(), acl.entry().host(), acl.entry().operation().name(),
+                acl.entry().permissionType().name())).sorted().collect(Collectors.toList());
     }
 
     private static Object alterQuota(Admin admin, JsonNode arguments) throws Exception {

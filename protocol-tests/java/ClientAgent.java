@@ -66,6 +66,7 @@ final class ClientAgent {
             case "group.join": return MEMBERS.join(arguments);
             case "group.leave": return MEMBERS.leave(arguments);
             case "group.read": return GroupReader.read(arguments);
+            case "group.streams": return StreamsGroups.make(arguments);
             case "mirror.translate": return Mirrors.translate(arguments);
             case "mirror.describe": return Mirrors.describe(arguments);
             case "read": return Reader.read(arguments);

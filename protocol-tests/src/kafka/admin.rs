@@ -120,6 +120,25 @@ impl Admin<'_> {
         self.call("configs.alter", json!({"configs": configs})).map(drop)
     }
 
+    /// Creates an ACL of a topic for all hosts; pattern (`literal`, `prefixed`), operation and permission by Kafka's words.
+    pub fn create_topic_acl(
+        &self,
+        pattern: &str,
+        topic: &str,
+        principal: &str,
+        operation: &str,
+        permission: &str,
+    ) -> Result<()> {
+        let arguments = json!({"pattern": pattern, "topic": topic, "principal": principal,
+            "operation": operation, "permission": permission});
+        self.call("acl.create", arguments).map(drop)
+    }
+
+    /// All ACLs, sorted, as `LITERAL TOPIC name principal host OPERATION PERMISSION`.
+    pub fn acls(&self) -> Result<Vec<String>> {
+        strings(&self.call("acls", json!({}))?)
+    }
+
     /// Sets (`Some`) or removes (`None`) a quota of a client id, such as `producer_byte_rate` in bytes per second.
     pub fn alter_quota(&self, client_id: &str, quota: &str, value: Option<u32>) -> Result<()> {
         self.call("quota.alter", json!({"client_id": client_id, "quota": quota, "value": value})).map(drop)
@@ -175,6 +194,11 @@ impl Admin<'_> {
         let member = format!("{group}@{}", self.bootstrap);
         self.call("group.join", json!({"member": member, "group": group, "topic": topic}))?;
         Ok(JoinedMember { admin: self, member })
+    }
+
+    /// Makes a streams group (KIP-1071) that reads a topic and has no members.
+    pub fn make_streams_group(&self, group: &str, topic: &str) -> Result<()> {
+        self.call("group.streams", json!({"group": group, "topic": topic})).map(drop)
     }
 
     /// Commits an offset for an inactive group.
