@@ -10,6 +10,7 @@ use protocol_tests::kafka::{ClusterSpec, Codec, GroupRead, Isolation, MirrorMake
 use protocol_tests::mirror::Kmirror;
 use protocol_tests::pair::{Pair, PairCell};
 use protocol_tests::records::TestRecord;
+use protocol_tests::traffic::Traffic;
 use protocol_tests::wait::{Look, wait_for};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -142,7 +143,7 @@ async fn a_group_goes_on_exactly_where_it_stood() -> Result<()> {
     Ok(())
 }
 
-/// A group with members on the target is left alone, and one that is further there is not taken back.
+/// Case 38: a group with members on the target is left alone, and one that is further there is not taken back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_that_live_on_the_target_are_left_alone() -> Result<()> {
     let Some(pair) = pair()? else { return Ok(()) };
@@ -243,5 +244,148 @@ async fn mirror_maker_translates_by_our_syncs() -> Result<()> {
         );
     }
     assert_eq!(pair.target_end("R.rolled", 0)?, 5_000, "nothing was copied twice");
+    Ok(())
+}
+
+/// Overwrites keys until the cleaner has made holes, and turns it off; gives the offsets of the records that are left.
+fn compacted(pair: &Pair, topic: &str) -> Result<Vec<i64>> {
+    let eager =
+        [("cleanup.policy", "compact"), ("segment.ms", "150"), ("min.cleanable.dirty.ratio", "0.001")];
+    pair.source().create_topic(topic, 1, &eager)?;
+    let offsets = || -> Result<Vec<i64>> {
+        let records = pair.java().read(&pair.a.bootstrap(), topic, Isolation::ReadUncommitted)?;
+        Ok(records.iter().map(|record| record.offset).collect())
+    };
+    // Every fourth record stays, the others are overwritten.
+    let key = |number: usize| if number.is_multiple_of(4) { number.to_string() } else { "again".to_owned() };
+    let mut written = 0;
+    wait_for("the cleaner", TIMEOUT, || {
+        let records: Vec<TestRecord> =
+            (0..20).map(|number| TestRecord::new(key(written + number), "v")).collect();
+        pair.java().produce(&pair.a.bootstrap(), topic, &records)?;
+        written += records.len();
+        let left = offsets()?.len();
+        let done = written >= 100 && left + 40 < written;
+        Ok(if done { Look::Done(()) } else { Look::Pending(format!("{left} of {written}")) })
+    })?;
+    let off = [("min.cleanable.dirty.ratio", Some("1.0")), ("segment.ms", Some("86400000"))];
+    pair.source().alter_topic_configs(topic, &off)?;
+    // Records that stay, so that groups can stand among them as well.
+    let kept: Vec<TestRecord> =
+        (0..100u32).map(|number| TestRecord::new(format!("kept {number}"), "v")).collect();
+    pair.java().produce(&pair.a.bootstrap(), topic, &kept)?;
+    let mut before = Vec::new();
+    wait_for("the end of the cleaning", TIMEOUT, || {
+        std::thread::sleep(Duration::from_secs(1));
+        let left = offsets()?;
+        let still = left == before;
+        before.clone_from(&left);
+        Ok(if still { Look::Done(left) } else { Look::Pending(format!("{} records", before.len())) })
+    })
+}
+
+/// Cases 32 and 33. Streams groups (KIP-1071) and others stand at the start, far behind, in a hole, in the middle and at the
+/// end of a compacted topic and of one with transactions: the offset on the target is that of the first record that the group
+/// has not read, neither later nor earlier, and `RemoteClusterUtils` says the same.
+#[test]
+fn groups_on_compacted_and_transactional_topics_skip_and_repeat_nothing() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    let (a, b) = (pair.a.bootstrap(), pair.b.bootstrap());
+    let flow = translating(pair, "S", "kinds-.*");
+    let left = compacted(pair, "kinds-compacted")?;
+    pair.source().create_topic("kinds-txn", 1, &[])?;
+    transactions(pair, "kinds-txn", 0..40)?;
+    let mut stood: Vec<(String, &str, i64)> = Vec::new();
+    for topic in ["kinds-compacted", "kinds-txn"] {
+        let end = pair.source().offsets(topic, Isolation::ReadCommitted)?[&0].latest;
+        let hole = left.windows(2).find(|pair| pair[1] > pair[0] + 1).expect("a hole")[0] + 1;
+        for (place, offset) in [
+            ("start", 0),
+            ("behind", 7),
+            ("hole", hole),
+            ("middle", end / 2),
+            ("near", end - 3),
+            ("end", end),
+        ] {
+            for kind in ["classic", "streams"] {
+                let group = format!("{topic}-{place}-{kind}");
+                if kind == "streams" {
+                    pair.source().make_streams_group(&group, topic)?;
+                }
+                pair.source().commit_group_offset(&group, topic, 0, offset)?;
+                stood.push((group, topic, offset));
+            }
+        }
+    }
+    let mut mirror = Kmirror::start(&["run"], flow.text())?;
+    for topic in ["kinds-compacted", "kinds-txn"] {
+        pair.wait_mirrored(&mut mirror, &flow, topic, Isolation::ReadCommitted, TIMEOUT)?;
+    }
+    for (group, topic, offset) in &stood {
+        let records = pair.java().read(&a, topic, Isolation::ReadCommitted)?;
+        // The copy has no holes: its offsets count the records.
+        let unread = records.iter().filter(|record| record.offset < *offset).count() as i64;
+        let place = (flow.remote(topic), 0);
+        wait_for(&format!("{group} at {unread}, which stood at {offset}"), TIMEOUT, || {
+            mirror.expect_running()?;
+            let checkpoint = checkpoints(pair, "S")?.get(&(group.clone(), place.0.clone())).copied();
+            let translated = pair.java().translate_offsets(&b, "S", group)?.get(&place).copied();
+            let there = pair.target().group_offsets(group)?.get(&place).copied();
+            let done =
+                checkpoint == Some((*offset, unread)) && translated == Some(unread) && there == translated;
+            Ok(if done {
+                Look::Done(())
+            } else {
+                Look::Pending(format!("{checkpoint:?}, {translated:?}, {there:?}"))
+            })
+        })?;
+    }
+    assert_eq!(mirror.stop(TIMEOUT)?, 0);
+    Ok(())
+}
+
+/// Groups that are stopped in the middle of a batch, at a batch's edge and wherever the end happens to be, while records keep
+/// coming, go on at the target with the next record.
+#[test]
+fn groups_move_under_load_without_a_repeat() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    let (a, b) = (pair.a.bootstrap(), pair.b.bootstrap());
+    let flow = translating(pair, "U", "loaded");
+    pair.source().create_topic("loaded", 1, &[])?;
+    let traffic = Traffic::start(pair.java(), &a, "loaded", 1, 5, Duration::from_millis(20));
+    let mut mirror = Kmirror::start(&["run"], flow.text())?;
+    let remote = (flow.remote("loaded"), 0);
+    for (group, protocol, records) in [
+        ("load-middle", "classic", Some(333)),
+        ("load-edge", "consumer", Some(335)),
+        ("load-end", "consumer", None),
+        ("load-one", "classic", Some(1)),
+    ] {
+        let isolation = Isolation::ReadCommitted;
+        let read = GroupRead { group, protocol, topic: "loaded", records, reset: "earliest", isolation };
+        wait_for("enough records", TIMEOUT, || {
+            let sent = traffic.sent();
+            Ok(if sent > 340 { Look::Done(()) } else { Look::Pending(sent.to_string()) })
+        })?;
+        let mut values = pair.java().read_as_group(&a, read)?;
+        let stood = pair.source().group_offsets(group)?[&("loaded".to_owned(), 0)];
+        assert_eq!(stood, values.len() as i64);
+        wait_for(&format!("{group} at {stood} on the target"), TIMEOUT, || {
+            mirror.expect_running()?;
+            let there = pair.target().group_offsets(group)?.get(&remote).copied();
+            Ok(if there == Some(stood) {
+                Look::Done(())
+            } else {
+                Look::Pending(format!("{there:?}\n{}", mirror.output()))
+            })
+        })?;
+        let on = GroupRead { topic: &remote.0, records: None, reset: "none", ..read };
+        values.extend(pair.java().read_as_group(&b, on)?);
+        let wanted: Vec<String> = (0..values.len()).map(|number| format!("0:{number}")).collect();
+        assert_eq!(values, wanted, "{group} skipped or repeated records");
+        assert!(values.len() as i64 > stood, "{group} read on");
+    }
+    traffic.stop()?;
+    assert_eq!(mirror.stop(TIMEOUT)?, 0);
     Ok(())
 }

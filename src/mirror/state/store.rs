@@ -470,16 +470,19 @@ async fn write_batch(
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
+        let unheard = matches!(error, Error::Unknown { .. });
         match error.code() {
             // DUPLICATE_SEQUENCE_NUMBER: it is there.
             Some(ErrorCode(46)) => return Ok(()),
             // OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID.
             Some(ErrorCode(45 | 47 | 49 | 59)) => return Err(WriteError::LostTrack),
             _ if error.is_retriable() => {}
-            _ if matches!(error, Error::Unknown { .. }) && started.elapsed() < UNKNOWN_WITHIN => {}
+            _ if unheard && started.elapsed() < UNKNOWN_WITHIN => {}
             _ => return Err(WriteError::Store(StoreError::Refused { reason: error.chain() })),
         }
-        tracing::warn!(target: "kmirror::state", %topic, partition, error = %error.chain(), "cannot store positions yet");
+        if !unheard {
+            tracing::warn!(target: "kmirror::state", %topic, partition, error = %error.chain(), "cannot store positions yet");
+        }
         sleep(target.settings().retry_backoff.delay(failures, target.seam().random())).await;
         failures += 1;
     }
