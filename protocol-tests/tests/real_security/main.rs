@@ -2,6 +2,7 @@
 //! closed. The test's own clients go through a plaintext listener of the same brokers.
 
 mod refusals;
+mod stores;
 mod ways;
 
 use protocol_tests::kafka::{Certificates, ClusterSpec, Listener, USERS};

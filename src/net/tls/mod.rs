@@ -315,15 +315,21 @@ fn certified_keys(
     if keys.is_empty() { Err(StoreProblem::Lacks("private key")) } else { Ok(keys) }
 }
 
+/// A certificate that webpki cannot read (version 1, as `openssl x509 -req` makes it without extensions) is shown all the
+/// same: whether it is believed is the broker's matter.
 fn certified(identity: Identity, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, StoreProblem> {
     let Identity { alias, chain, key } = identity;
-    let broken = |error: rustls::Error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            StoreProblem::Broken(format!("the key {alias} is not the key of the first certificate"))
+    let key = provider
+        .key_provider
+        .load_private_key(key)
+        .map_err(|error| StoreProblem::Broken(format!("the key {alias} cannot be used: {error}")))?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) => {
+            Err(StoreProblem::Broken(format!("the key {alias} is not the key of the first certificate")))
         }
-        error => StoreProblem::Broken(format!("the key {alias} cannot be used: {error}")),
-    };
-    CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(broken)
+        _ => Ok(Arc::new(certified)),
+    }
 }
 
 /// Our keys. A broker says whose signatures it believes and which kinds of keys it takes; the first that fits is shown, as
