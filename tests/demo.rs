@@ -34,6 +34,15 @@ fn it_ends_with_0_when_both_sides_are_equal() {
 }
 
 #[test]
+fn it_ends_with_0_over_tls() {
+    let mut child = demo(&["--tls", "--duration", "1s", "--rate", "1000"]);
+    let stdout = child.stdout.take().unwrap();
+    let (code, text) = ended(child, stdout);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("security.protocol = SSL") && text.contains("\nEQUAL: "), "{text}");
+}
+
+#[test]
 fn a_quiet_one_says_the_verdict_alone() {
     let mut child = demo(&["--quiet", "--duration", "1s", "--rate", "500"]);
     let stdout = child.stdout.take().unwrap();

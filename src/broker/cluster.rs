@@ -56,7 +56,8 @@ impl EmbeddedCluster {
             request_bytes_max: settings.request_bytes_max,
             idle: Duration::from_millis(settings.connections_idle_ms_max),
         };
-        let shared = Shared::new(ClusterState::new(settings, &taken), seam, limits);
+        let tls = settings.tls.clone();
+        let shared = Shared::new(ClusterState::new(settings, &taken), seam, limits, tls);
         let (stop_timers, stopped) = watch::channel(false);
         shared.seam.spawn(run_timers(shared.clone(), stopped));
         let cluster = EmbeddedCluster {

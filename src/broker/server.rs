@@ -21,6 +21,8 @@ use crate::seam::{Listener, Seam, Socket};
 
 /// Pieces that one write hands to the kernel (`IOV_MAX` is 1024).
 const PIECES_MAX: usize = 512;
+/// A peer that takes longer for its part of TLS is gone.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// A frame buffer grows by this much ahead of the bytes, whatever length the peer claims.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
@@ -33,6 +35,7 @@ pub(super) struct Shared {
     connections: AtomicU64,
     pub(super) seam: Seam,
     limits: Limits,
+    tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 /// What a connection may use.
@@ -52,7 +55,12 @@ enum End {
 }
 
 impl Shared {
-    pub(super) fn new(state: ClusterState, seam: Seam, limits: Limits) -> Arc<Shared> {
+    pub(super) fn new(
+        state: ClusterState,
+        seam: Seam,
+        limits: Limits,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Arc<Shared> {
         Arc::new(Shared {
             state: Mutex::new(state),
             waiters: Mutex::new(BTreeMap::new()),
@@ -60,6 +68,7 @@ impl Shared {
             connections: AtomicU64::new(0),
             seam,
             limits,
+            tls,
         })
     }
 
@@ -165,9 +174,15 @@ async fn serve(
     shared: Arc<Shared>,
     broker: BrokerId,
     id: ConnectionId,
-    mut socket: Socket,
+    socket: Socket,
     mut stop: watch::Receiver<bool>,
 ) {
+    let secured = tokio::select! {
+        biased;
+        _ = stop.wait_for(|stopped| *stopped) => return,
+        secured = secured(&shared, socket) => secured,
+    };
+    let Some(mut socket) = secured else { return };
     let mut connection = Connection { shared, broker, id, waiting: None };
     let end = tokio::select! {
         biased;
@@ -183,6 +198,21 @@ async fn serve(
     if let Some(wait) = connection.waiting.take() {
         connection.shared.forget(wait);
         connection.shared.with(|state, _| state.abandon(wait));
+    }
+}
+
+/// The connection, with TLS when the cluster has it; `None` for a peer that does not manage it in time.
+async fn secured(shared: &Shared, socket: Socket) -> Option<Socket> {
+    let Some(config) = &shared.tls else { return Some(socket) };
+    let session = rustls::ServerConnection::new(config.clone()).ok()?;
+    let secured = shared.seam.secure(socket, session.into());
+    match tokio::time::timeout(HANDSHAKE_WITHIN, secured).await {
+        Ok(Ok(socket)) => Some(socket),
+        Ok(Err(error)) => {
+            tracing::debug!(?error, "embedded broker closes a connection without TLS");
+            None
+        }
+        Err(_) => None,
     }
 }
 

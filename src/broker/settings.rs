@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// The Apache Kafka release whose API versions a cluster advertises and accepts.
 ///
@@ -104,6 +105,8 @@ pub struct Settings {
     pub connections_idle_ms_max: u64,
     /// `socket.request.max.bytes`: a longer request closes its connection.
     pub request_bytes_max: usize,
+    /// Every listener speaks TLS with it; PLAINTEXT without.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Default for Settings {
@@ -129,6 +132,7 @@ impl Default for Settings {
             group_min_session_timeout_ms: 6_000,
             connections_idle_ms_max: 600_000,
             request_bytes_max: 104_857_600,
+            tls: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::arguments::{Logging, duration};
-use super::demo::{self, Afterwards, Display, Options};
+use super::demo::{self, Afterwards, Display, Options, Transport};
 use super::exit::Exit;
 use super::run::{failed, runtime};
 use super::signals::Signals;
@@ -27,6 +27,9 @@ pub(crate) struct Demo {
     /// Keep clusters and mirror up afterwards, for kcat or any other client, until Ctrl-C.
     #[arg(long)]
     keep: bool,
+    /// Both clusters speak TLS, with a certificate that is made for the run.
+    #[arg(long)]
+    tls: bool,
     /// Seed of everything that is written; the same seed writes the same.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
@@ -47,6 +50,7 @@ pub(crate) fn main(arguments: &Demo, logging: &Logging) -> Exit {
         rate: arguments.rate,
         afterwards: if arguments.keep { Afterwards::Keep } else { Afterwards::End },
         seed: arguments.seed,
+        transport: if arguments.tls { Transport::Tls } else { Transport::Plaintext },
         display: if logging.quiet { Display::Verdict } else { Display::of_stdout() },
     };
     match runtime() {

@@ -52,6 +52,9 @@ pub enum Error {
     /// The demo's own `.properties` file is refused: a defect of this program.
     #[error("the demo's file is refused: {0}")]
     File(String),
+    /// The brokers' certificate could not be made.
+    #[error("a certificate cannot be made: {0}")]
+    Certificate(String),
     /// Nothing can be written to the terminal.
     #[error("the output cannot be written")]
     Output(#[from] std::io::Error),

@@ -3,6 +3,7 @@
 //! The mirror is the one of `kmirror run`: the same file format, code and sockets. Only the clusters are special: they live
 //! in this process, in memory.
 
+mod certificate;
 pub mod compare;
 mod content;
 mod error;
@@ -45,6 +46,15 @@ pub enum Afterwards {
     Keep,
 }
 
+/// How everybody speaks to the clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// As it is.
+    Plaintext,
+    /// With TLS.
+    Tls,
+}
+
 /// What `kmirror demo` is asked to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -56,6 +66,8 @@ pub struct Options {
     pub afterwards: Afterwards,
     /// Seed of all that is written.
     pub seed: u64,
+    /// How everybody speaks to the clusters.
+    pub transport: Transport,
     /// What the output is.
     pub display: Display,
 }
@@ -71,7 +83,7 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> Result<Verdict, Error> {
     let mut show = Show::new(out, options.display);
-    let (stage, settings) = Stage::start(&seam, options.seed).await?;
+    let (stage, settings) = Stage::start(&seam, options.seed, options.transport).await?;
     show.opening(&stage)?;
     let traffic = TrafficSettings {
         rate: options.rate,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Error;
+use super::certificate::BrokerCertificate;
 use super::compare::{Comparison, Reader, Rule, Side, compare_topic};
+use super::{Error, Transport};
 use crate::broker::log::Isolation;
 use crate::broker::{AutoCreate, EmbeddedCluster, Settings};
 use crate::client::{self, Cluster};
@@ -30,7 +31,15 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts both clusters and reads the file of the mirror between them.
-    pub(super) async fn start(seam: &Seam, seed: u64) -> Result<(Stage, ProcessSettings), Error> {
+    pub(super) async fn start(
+        seam: &Seam,
+        seed: u64,
+        transport: Transport,
+    ) -> Result<(Stage, ProcessSettings), Error> {
+        let certificate = match transport {
+            Transport::Plaintext => None,
+            Transport::Tls => Some(BrokerCertificate::make()?),
+        };
         // As a broker's defaults are; only kcat, and the like, of a user ask for it.
         let cluster = |id: &str, seed| Settings {
             cluster_id: format!("kmirror-demo-{id}"),
@@ -39,17 +48,22 @@ impl Stage {
             partitions: 3,
             auto_create: AutoCreate::On,
             seed,
+            tls: certificate.as_ref().map(|made| made.server.clone()),
             ..Settings::default()
         };
         let source = EmbeddedCluster::start(seam.clone(), cluster("A", seed)).await?;
         let target = EmbeddedCluster::start(seam.clone(), cluster("B", seed.wrapping_add(1))).await?;
-        let file = file(&source.bootstrap(), &target.bootstrap());
+        let mut file = file(&source.bootstrap(), &target.bootstrap());
+        if let Some(made) = &certificate {
+            file.push_str("security.protocol = SSL\nssl.truststore.type = PEM\n");
+            file.push_str(&format!("ssl.truststore.certificates = {}\n", made.trusted));
+        }
         let settings = settings(&file)?;
         let flow = settings.flows.first().cloned();
         let flow = flow.ok_or_else(|| Error::File("it has no flow".to_owned()))?;
         let stage = Stage {
-            source_client: Cluster::new(seam.clone(), client::Settings::new("A", servers(&source))),
-            target_client: Cluster::new(seam.clone(), client::Settings::new("B", servers(&target))),
+            source_client: Cluster::new(seam.clone(), client_of(&settings, "A", &source)),
+            target_client: Cluster::new(seam.clone(), client_of(&settings, "B", &target)),
             source: Arc::new(source),
             target: Arc::new(target),
             file,
@@ -110,6 +124,15 @@ fn partition_behind(
     }
     let why = status.stopped.as_ref().map_or(String::new(), |stopped| format!(": {}", stopped.message));
     Some(format!("{topic}-{partition} is copied up to offset {position} of {end}{why}"))
+}
+
+/// The demo's own client of a cluster, with the mirror's security and nothing else of its settings.
+fn client_of(settings: &ProcessSettings, alias: &str, cluster: &EmbeddedCluster) -> client::Settings {
+    let mut client = client::Settings::new(alias, servers(cluster));
+    if let Some(mirror) = settings.clusters.get(alias) {
+        client.net.security = mirror.net.security.clone();
+    }
+    client
 }
 
 fn servers(cluster: &EmbeddedCluster) -> Vec<HostPort> {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::compare::{Comparison, Reader, Rule, Side, compare_topic};
 use super::plan::{Appears, COMPACTED, TOPICS};
 use super::traffic::{Traffic, TrafficSettings};
-use super::{Afterwards, Display, Options, Verdict, run};
+use super::{Afterwards, Display, Options, Transport, Verdict, run};
 use crate::broker::{EmbeddedCluster, Settings};
 use crate::client::{self, Cluster};
 use crate::net::HostPort;
@@ -105,7 +105,14 @@ fn append(cluster: &EmbeddedCluster, value: &'static str) {
 }
 
 fn options(duration: Duration) -> Options {
-    Options { duration, rate: 2_000, afterwards: Afterwards::End, seed: 7, display: Display::Lines }
+    Options {
+        duration,
+        rate: 2_000,
+        afterwards: Afterwards::End,
+        seed: 7,
+        transport: Transport::Plaintext,
+        display: Display::Lines,
+    }
 }
 
 #[tokio::test]
