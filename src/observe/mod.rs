@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod example;
+mod guests;
 pub mod json;
 mod metrics;
 mod progress;

@@ -1,9 +1,10 @@
 //! The admin listener: `/metrics`, `/status`, `/healthz`, `/readyz` over HTTP/1.1.
 //!
 //! Every answer is made from a state asked for on the spot, so a scrape sees what is, and nothing is done between scrapes.
-//! Connections, time for a request's head and time for the state are bounded: nobody who can reach the port can hold more
-//! than [`CONNECTIONS_MAX`] small buffers.
+//! Connections and their time are bounded ([`super::guests`]): nobody who can reach the port can hold more than
+//! [`CONNECTIONS_MAX`] small buffers, or keep others out by holding them.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -18,9 +19,13 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::Semaphore;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::guests::{GuestId, Guests, Phase};
 use super::json;
 use super::metrics::{Metrics, Names};
 use super::settings::{AdminListen, Settings};
@@ -28,7 +33,6 @@ use crate::mirror::status::ReplicatorStatus;
 use crate::seam::{Listener, Seam, Socket};
 
 const CONNECTIONS_MAX: usize = 32;
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an accept that failed, as when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -71,42 +75,121 @@ where
     F: Fn() -> S + Clone + Send + Sync + 'static,
     S: Future<Output = ReplicatorStatus> + Send + 'static,
 {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (news, mut heard) = mpsc::unbounded_channel();
+    let mut house = House::new();
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok(socket) => {
-                let status = status.clone();
-                seam.spawn(async move {
-                    connection(socket, status).await;
-                    drop(slot);
-                });
-            }
-            Err(error) => {
-                tracing::debug!(%error, "the admin listener could not accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+        let deadline = house.next_deadline();
+        tokio::select! {
+            biased;
+            Some(one) = heard.recv() => house.hear(one),
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => house.close_overdue(),
+            accepted = listener.accept() => match accepted {
+                Ok(socket) => {
+                    if house.guests.are_full() {
+                        // Whoever has just come shall have been heard before anybody is sent away.
+                        yield_now().await;
+                        while let Ok(one) = heard.try_recv() {
+                            house.hear(one);
+                        }
+                    }
+                    let note = Note { id: house.enter(), news: news.clone() };
+                    let (id, status) = (note.id, status.clone());
+                    house.tasks.insert(id, seam.spawn(connection(socket, note, status)));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the admin listener could not accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
         }
     }
 }
 
-async fn connection<F, S>(socket: Socket, status: F)
+/// The connections and their tasks.
+struct House {
+    started: Instant,
+    guests: Guests,
+    tasks: BTreeMap<GuestId, JoinHandle<()>>,
+}
+
+impl House {
+    fn new() -> House {
+        House { started: Instant::now(), guests: Guests::new(CONNECTIONS_MAX), tasks: BTreeMap::new() }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.guests.next_deadline().map(|at| self.started + at)
+    }
+
+    fn enter(&mut self) -> GuestId {
+        let (id, leaves) = self.guests.enter(self.started.elapsed());
+        leaves.into_iter().for_each(|id| self.close(id));
+        id
+    }
+
+    fn hear(&mut self, (id, phase): News) {
+        match phase {
+            Some(phase) => self.guests.turn(id, phase, self.started.elapsed()),
+            None => {
+                self.guests.leave(id);
+                self.tasks.remove(&id);
+            }
+        }
+    }
+
+    fn close_overdue(&mut self) {
+        for id in self.guests.overdue(self.started.elapsed()) {
+            self.close(id);
+        }
+    }
+
+    fn close(&mut self, id: GuestId) {
+        if let Some(task) = self.tasks.remove(&id) {
+            task.abort();
+        }
+    }
+}
+
+/// What a connection does now; `None` when it has ended.
+type News = (GuestId, Option<Phase>);
+
+/// Says what one connection does.
+#[derive(Clone)]
+struct Note {
+    id: GuestId,
+    news: mpsc::UnboundedSender<News>,
+}
+
+impl Note {
+    fn tell(&self, phase: Option<Phase>) {
+        // A server that is gone serves nobody.
+        let _ = self.news.send((self.id, phase));
+    }
+}
+
+async fn connection<F, S>(socket: Socket, note: Note, status: F)
 where
     F: Fn() -> S + Clone + Send + Sync + 'static,
     S: Future<Output = ReplicatorStatus> + Send + 'static,
 {
+    let gone = note.clone();
+    let socket = Watched { socket, note: note.clone() };
     let service = service_fn(move |request: Request<Incoming>| {
-        let status = status.clone();
-        async move { Ok::<_, Infallible>(answer(request.method(), request.uri(), status).await) }
+        note.tell(Some(Phase::Answered));
+        let (status, note) = (status.clone(), note.clone());
+        async move {
+            let answer = answer(request.method(), request.uri(), status).await;
+            Ok::<_, Infallible>(answer.map(|body| Told { body, note }))
+        }
     });
     let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(None)
         .max_buf_size(16 * 1024)
         .serve_connection(TokioIo::new(socket), service);
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection to the admin listener ended");
     }
+    gone.tell(None);
 }
 
 async fn answer<F, S>(method: &Method, uri: &Uri, status: F) -> Response<Answer>
@@ -126,7 +209,7 @@ where
         "/metrics" | "/status" | "/readyz" => {}
         _ => return text(StatusCode::NOT_FOUND, "not here: /metrics /status /healthz /readyz\n"),
     }
-    let Ok(status) = tokio::time::timeout(STATUS_TIMEOUT, status()).await else {
+    let Ok(status) = timeout(STATUS_TIMEOUT, status()).await else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "the replicator does not answer\n");
     };
     match path {
@@ -194,11 +277,76 @@ impl Body for Answer {
     }
 }
 
+/// A body that says when it has been taken.
+struct Told {
+    body: Answer,
+    note: Note,
+}
+
+impl Body for Told {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.note.tell(Some(Phase::Idle));
+    }
+}
+
+/// A socket that says when something comes.
+struct Watched {
+    socket: Socket,
+    note: Note,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            this.note.tell(Some(Phase::Asking));
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::example;
+    use super::super::guests::{ANSWER_TIMEOUT, HEAD_TIMEOUT, IDLE_TIMEOUT};
     use super::*;
     use crate::seam::{Simulation, SocketOptions};
 
@@ -267,16 +415,93 @@ mod tests {
         assert!(listen(&seam, &Settings { admin_listen: AdminListen::Off }).await.unwrap().is_none());
     }
 
+    async fn open(seam: &Seam, address: SocketAddr, said: &str) -> Socket {
+        let mut socket = seam.dial(address, SocketOptions::default()).await.unwrap();
+        socket.write_all(said.as_bytes()).await.unwrap();
+        socket
+    }
+
+    /// When the server closes a connection, and what it said until then.
+    async fn until_closed(mut socket: Socket) -> (Duration, String) {
+        let (since, mut said) = (Instant::now(), Vec::new());
+        let _ = socket.read_to_end(&mut said).await;
+        (since.elapsed(), String::from_utf8(said).unwrap())
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn silent_connections_are_closed_and_do_not_keep_others_out() {
+    async fn connections_that_are_held_keep_nobody_out() {
+        let keep_alive = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+        for held in ["", "GET /metr", keep_alive] {
+            let seam = Seam::Simulated(Simulation::new(1));
+            let address = start(&seam).await;
+            let mut sockets = Vec::new();
+            for _ in 0..10 * CONNECTIONS_MAX {
+                sockets.push(open(&seam, address, held).await);
+            }
+            let since = Instant::now();
+            let answer = ask(&seam, address, "GET /healthz").await;
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{held:?}: {answer:?}");
+            assert!(since.elapsed() < Duration::from_millis(100), "{held:?}: {:?}", since.elapsed());
+            // The new one and those of the old ones that are left have the places; the oldest went.
+            for (index, socket) in sockets.into_iter().enumerate() {
+                let (after, said) = until_closed(socket).await;
+                let went_at_once = after < Duration::from_millis(100);
+                let is_left = index > 9 * CONNECTIONS_MAX;
+                assert!(went_at_once || is_left, "{held:?} {index}: {after:?}");
+                assert_eq!(said.starts_with("HTTP/1.1 200 OK"), held == keep_alive, "{said}");
+                if is_left {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_of_requests_is_answered_to_the_last() {
         let seam = Seam::Simulated(Simulation::new(1));
         let address = start(&seam).await;
-        let mut silent = Vec::new();
-        for _ in 0..CONNECTIONS_MAX {
-            silent.push(seam.dial(address, SocketOptions::default()).await.unwrap());
+        let burst = (0..10 * CONNECTIONS_MAX).map(|_| {
+            let seam = seam.clone();
+            tokio::spawn(async move { ask(&seam, address, "GET /status").await })
+        });
+        for one in burst.collect::<Vec<_>>() {
+            assert!(one.await.unwrap().starts_with("HTTP/1.1 200 OK"));
         }
-        let answer = ask(&seam, address, "GET /healthz").await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK"));
-        drop(silent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_its_time() {
+        let seam = Seam::Simulated(Simulation::new(1));
+        let address = start(&seam).await;
+        let near = |after: Duration, wanted: Duration| after.abs_diff(wanted) < Duration::from_millis(100);
+        for (said, wanted) in [("", IDLE_TIMEOUT), ("GET /metr", HEAD_TIMEOUT)] {
+            let (after, _) = until_closed(open(&seam, address, said).await).await;
+            assert!(near(after, wanted), "{said:?}: {after:?}");
+        }
+        // Whoever comes back every minute is still known.
+        let mut socket = open(&seam, address, "").await;
+        for _ in 0..5 {
+            sleep(Duration::from_secs(60)).await;
+            socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            let mut answer = [0; 12];
+            socket.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200");
+            let mut rest = [0; 1_024];
+            timeout(Duration::from_millis(50), socket.read(&mut rest)).await.unwrap().unwrap();
+        }
+        let (after, _) = until_closed(socket).await;
+        assert!(near(after, IDLE_TIMEOUT), "{after:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_nobody_takes_have_their_time() {
+        let seam = Seam::Simulated(Simulation::new(1));
+        let address = start(&seam).await;
+        let mut socket = open(&seam, address, "").await;
+        let request = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
+        let since = Instant::now();
+        while socket.write_all(request).await.is_ok() {}
+        let after = since.elapsed();
+        assert!(after.abs_diff(ANSWER_TIMEOUT) < Duration::from_millis(100), "{after:?}");
     }
 }
