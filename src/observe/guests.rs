@@ -12,6 +12,8 @@ use std::time::Duration;
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// From the first byte of a request's head to its last.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// A place is not taken from who has just come: what it asks for may be on its way.
+const GRACE: Duration = Duration::from_millis(50);
 /// From a request's head to the last byte of its answer.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -53,17 +55,14 @@ impl Guests {
         Guests { places, guests: BTreeMap::new(), next: 0 }
     }
 
-    pub(super) fn are_full(&self) -> bool {
-        self.guests.len() >= self.places
+    /// When there is room for one more; `None` when there is now.
+    pub(super) fn room_at(&self, now: Duration) -> Option<Duration> {
+        self.next_to_leave().map(|(_, since)| since + GRACE).filter(|&at| at > now)
     }
 
     /// Takes a new one in, and says who has to go for it.
     pub(super) fn enter(&mut self, now: Duration) -> (GuestId, Option<GuestId>) {
-        let leaves = if self.are_full() {
-            self.guests.iter().min_by_key(|(_, standing)| **standing).map(|(&id, _)| id)
-        } else {
-            None
-        };
+        let leaves = self.next_to_leave().map(|(id, _)| id);
         if let Some(id) = leaves {
             self.guests.remove(&id);
         }
@@ -73,10 +72,18 @@ impl Guests {
         (id, leaves)
     }
 
+    /// Who has to go for a new one, and since when it does what it does.
+    fn next_to_leave(&self) -> Option<(GuestId, Duration)> {
+        let first = || self.guests.iter().min_by_key(|(_, standing)| **standing);
+        let is_full = self.guests.len() >= self.places;
+        is_full.then(first).flatten().map(|(&id, &(_, since))| (id, since))
+    }
+
     /// Notes what one does now. More bytes of a head give it no more time.
     pub(super) fn turn(&mut self, id: GuestId, phase: Phase, now: Duration) {
         if let Some(standing) = self.guests.get_mut(&id) {
-            let is_news = if phase == Phase::Asking { standing.0 == Phase::Idle } else { standing.0 != phase };
+            let is_news =
+                if phase == Phase::Asking { standing.0 == Phase::Idle } else { standing.0 != phase };
             if is_news {
                 *standing = (phase, now);
             }
@@ -123,7 +130,9 @@ mod tests {
                 guests.turn(*id, Idle, SECOND * since);
                 guests.turn(*id, phase, SECOND * since);
             }
-            assert!(guests.are_full());
+            let since = SECOND * phases[leaves].1;
+            assert_eq!(guests.room_at(since), Some(since + GRACE));
+            assert_eq!(guests.room_at(since + GRACE), None);
             assert_eq!(guests.enter(SECOND * 10).1, Some(ids[leaves].0), "{phases:?}");
         }
     }
@@ -144,11 +153,8 @@ mod tests {
             assert!(guests.overdue(at - Duration::from_nanos(1)).is_empty());
             gone.extend(guests.overdue(at).into_iter().map(|id| (id, at)));
         }
-        let wanted = [
-            (asking, SECOND + HEAD_TIMEOUT),
-            (answered, SECOND * 2 + ANSWER_TIMEOUT),
-            (idle, IDLE_TIMEOUT),
-        ];
+        let wanted =
+            [(asking, SECOND + HEAD_TIMEOUT), (answered, SECOND * 2 + ANSWER_TIMEOUT), (idle, IDLE_TIMEOUT)];
         assert_eq!(gone, wanted);
     }
 
