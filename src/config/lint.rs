@@ -13,6 +13,8 @@ use super::providers::{Outside, Providers};
 use super::scoping::{Scope, Setting};
 use super::values;
 
+/// With which some editors begin a UTF-8 file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// What stands instead of a secret.
 const HIDDEN: &str = "[hidden]";
 
@@ -26,7 +28,11 @@ pub(super) struct Linted {
 
 /// Looks at every entry of a file; secrets are blanked out in `source`.
 pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>) -> Linted {
-    let properties::Properties { mut entries, mut problems } = properties::parse(bytes);
+    let mark = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    let properties::Properties { mut entries, mut problems } = properties::parse_behind(bytes, mark);
+    if mark > 0 {
+        problems.push(byte_order_mark());
+    }
     fold::keys(&mut entries, source, &mut problems);
     fold::arrows(&mut entries, source, &mut problems);
     let mut linted = Linted { entries, raw: Scope::new(), clusters: Vec::new(), problems };
@@ -229,6 +235,14 @@ impl Linted {
         let place = if entry.value.is_empty() { entry.key_span } else { entry.value_span };
         self.problems.push(problem.at(place));
     }
+}
+
+/// `Properties.load` has no notion of the mark: a comment in the first line is none for it, and a key another one.
+fn byte_order_mark() -> Problem {
+    Problem::warning("the file begins with a byte order mark (EF BB BF), which is left out")
+        .at((0..BYTE_ORDER_MARK.len()).into())
+        .help("save it as UTF-8 without a byte order mark, or as ASCII")
+        .mirror_maker("takes the mark for the beginning of the first line's key, and does not know that key")
 }
 
 /// A file for other programs, or one without its most important line.

@@ -9,6 +9,7 @@
 mod build;
 mod circles;
 mod classify;
+mod files;
 mod flow;
 mod fold;
 mod keys;
@@ -25,6 +26,7 @@ mod transforms;
 mod translation;
 mod values;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -98,10 +100,12 @@ impl Report {
     }
 }
 
-/// Reads a file; one that cannot be read is a problem like others.
+/// Reads a file, or standard input when it is called `-`; one that cannot be read is a problem like others.
 pub fn load_file(path: &Path, options: &Options<'_>) -> Report {
-    let name = path.display().to_string();
-    match providers::read_bounded(path) {
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
+    let read = if is_stdin { files::read_stdin() } else { files::read_file(path) };
+    match read {
         Ok(bytes) => load(&name, &bytes, options),
         Err(error) => failed(&name, format!("{name} cannot be read: {error}")),
     }
@@ -111,6 +115,12 @@ pub fn load_file(path: &Path, options: &Options<'_>) -> Report {
 pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
     if bytes.len() > properties::FILE_BYTES_MAX {
         return failed(name, format!("{name} is larger than {} bytes", properties::FILE_BYTES_MAX));
+    }
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return failed(
+            name,
+            format!("{name} is UTF-16 text: save it as ASCII, or as UTF-8 without a byte order mark"),
+        );
     }
     if let Some(at) = bytes.iter().position(|&byte| byte == 0) {
         let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
@@ -125,7 +135,8 @@ pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
     } else {
         Some(build::build(&linted, &source, options, &mut problems))
     };
-    let mut problems: Vec<Problem> = problems.0.into_iter().map(Problem::printable).collect();
+    let problems = by_place(problems.0, &linted.entries);
+    let mut problems: Vec<Problem> = problems.into_iter().map(Problem::printable).collect();
     problems.sort_by_key(|problem| (problem.severity, problem.span.map_or(usize::MAX, |span| span.start)));
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     let (settings, resolved) = match built {
@@ -133,6 +144,41 @@ pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
         None => (None, Vec::new()),
     };
     Report { settings: settings.filter(|_| !failed), problems, resolved, source }
+}
+
+/// Problems of one line as one: a value that is wrong, of a key that has no effect, is one line to look at, whoever found
+/// out about it. Two items of a value that are wrong are two.
+fn by_place(problems: Vec<Problem>, entries: &[properties::Entry]) -> Vec<Problem> {
+    // Entries stand in the order of the file.
+    let entry_of = |span: Span| {
+        let index = entries.partition_point(|entry| entry.span().start <= span.start).checked_sub(1)?;
+        (span.start < entries[index].span().end.max(entries[index].span().start + 1)).then_some(index)
+    };
+    let mut of_entry: BTreeMap<usize, Vec<Problem>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for problem in problems {
+        match problem.span.and_then(entry_of) {
+            Some(entry) => {
+                join(of_entry.entry(entry).or_default(), problem, entries[entry].span().start);
+            }
+            None => others.push(problem),
+        }
+    }
+    of_entry.into_values().flatten().chain(others).collect()
+}
+
+fn join(known: &mut Vec<Problem>, problem: Problem, key_start: usize) {
+    let belongs = |other: &Problem| match (other.span, problem.span) {
+        (Some(one), Some(two)) => [one.start, two.start].contains(&key_start) || one.overlaps(two),
+        _ => false,
+    };
+    match known.iter().position(belongs) {
+        Some(index) => {
+            let joined = known.remove(index).and(problem);
+            join(known, joined, key_start);
+        }
+        None => known.push(problem),
+    }
 }
 
 fn failed(name: &str, message: String) -> Report {

@@ -33,6 +33,13 @@ pub struct Span {
     pub end: usize,
 }
 
+impl Span {
+    /// Whether both have a byte in common.
+    pub fn overlaps(self, other: Span) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
 impl From<Range<usize>> for Span {
     fn from(range: Range<usize>) -> Span {
         Span { start: range.start, end: range.end }
@@ -90,6 +97,23 @@ impl Problem {
     pub fn mirror_maker(mut self, does: impl Into<String>) -> Problem {
         self.mirror_maker = Some(does.into());
         self
+    }
+
+    /// Two problems of one line as one: what is worse stands first, and at its place.
+    pub(super) fn and(self, other: Problem) -> Problem {
+        let (first, second) = if other.severity < self.severity { (other, self) } else { (self, other) };
+        let both = |first: Option<String>, second: Option<String>| match (first, second) {
+            (Some(first), Some(second)) if first.contains(&second) => Some(first),
+            (Some(first), Some(second)) => Some(format!("{first}; {second}")),
+            (first, second) => first.or(second),
+        };
+        Problem {
+            severity: first.severity,
+            message: format!("{}; {}", first.message, second.message),
+            span: first.span.or(second.span),
+            help: both(first.help, second.help),
+            mirror_maker: both(first.mirror_maker, second.mirror_maker),
+        }
     }
 
     pub(super) fn printable(self) -> Problem {
@@ -168,6 +192,18 @@ mod tests {
         assert_eq!(source.text, "a?[2J\tb??c");
         let problem = Problem::error("key \u{1b}]0;x\u{7} is not known".to_owned()).printable();
         assert_eq!(problem.message, "key \u{fffd}]0;x\u{fffd} is not known");
+    }
+
+    #[test]
+    fn two_problems_of_one_line_are_one() {
+        let info = Problem::info("a has no effect").at((0..1).into()).help("leave it out");
+        let warning = Problem::warning("a: 1 is too small").at((4..5).into()).mirror_maker("refuses 1");
+        for joined in [info.clone().and(warning.clone()), warning.and(info)] {
+            let wanted = Problem::warning("a: 1 is too small; a has no effect").at((4..5).into());
+            assert_eq!(joined, wanted.help("leave it out").mirror_maker("refuses 1"));
+        }
+        let twice = Problem::info("x").help("write b").and(Problem::info("y").help("write b"));
+        assert_eq!((twice.message.as_str(), twice.help.as_deref()), ("x; y", Some("write b")));
     }
 
     #[test]

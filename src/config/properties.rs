@@ -73,7 +73,13 @@ struct Placed {
 
 /// Reads a file.
 pub fn parse(bytes: &[u8]) -> Properties {
-    parse_units(bytes.iter().enumerate().map(|(at, &byte)| Placed { unit: u16::from(byte), at }).collect())
+    parse_behind(bytes, 0)
+}
+
+/// Reads a file but for its first bytes.
+pub fn parse_behind(bytes: &[u8], skipped: usize) -> Properties {
+    let units = bytes.iter().enumerate().skip(skipped);
+    parse_units(units.map(|(at, &byte)| Placed { unit: u16::from(byte), at }).collect())
 }
 
 /// Reads text that was decoded already.

@@ -5,10 +5,11 @@
 //! used, and never shown.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
+use super::files::read_file;
 use super::problem::Problem;
 use super::properties::{self, FILE_BYTES_MAX};
 use crate::mirror::PatternList;
@@ -24,15 +25,8 @@ pub struct Outside<'a> {
 impl Outside<'static> {
     /// This process's environment and this machine's files.
     pub fn real() -> Outside<'static> {
-        Outside { env: &|name| std::env::var(name).ok(), read: &read_bounded }
+        Outside { env: &|name| std::env::var(name).ok(), read: &read_file }
     }
-}
-
-/// No more than a byte over the limit is read, whatever kind of file it is.
-pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// A declared provider.
@@ -159,8 +153,14 @@ impl<'a> Providers<'a> {
             let entries = parsed.entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
             self.files.insert(PathBuf::from(path), entries);
         }
-        let found = self.files.get(Path::new(path)).and_then(|entries| entries.get(key));
-        found.cloned().ok_or_else(|| missing(&format!("{path} holds no key {key}")))
+        let entries = self.files.get(Path::new(path));
+        let found = |key: &str| entries.and_then(|entries| entries.get(key));
+        found(key).cloned().ok_or_else(|| {
+            // As it is for Java.
+            let marked = found(&format!("\u{feff}{key}")).is_some();
+            let why = if marked { ", since its byte order mark is a part of the key" } else { "" };
+            missing(&format!("{path} holds no key {key}{why}"))
+        })
     }
 
     fn directory_file(&self, path: &str, file: &str, allowed: Option<&[PathBuf]>) -> Result<String, Problem> {
@@ -238,6 +238,7 @@ mod tests {
             env: &|name| (name == "HOME_PORT").then(|| "9092".to_owned()),
             read: &|path| match path.to_str() {
                 Some("/s/a.properties") => Ok("user=\u{e9}mile\npassword : x\\u0041\n".as_bytes().to_vec()),
+                Some("/s/marked") => Ok("\u{feff}user=x\n".as_bytes().to_vec()),
                 Some("/s/token") => Ok(b"abc\n".to_vec()),
                 _ => Err(io::ErrorKind::NotFound.into()),
             },
@@ -278,6 +279,13 @@ mod tests {
             "${file:/s/a.properties:x}",
             "${file:/s/a.properties:x}",
             warning("/s/a.properties holds no key x: the reference stays as it is"),
+        );
+        check(
+            "${file:/s/marked:user}",
+            "${file:/s/marked:user}",
+            warning(
+                "/s/marked holds no key user, since its byte order mark is a part of the key: the reference stays as it is",
+            ),
         );
         check(
             "${env:PATH}",

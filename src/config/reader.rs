@@ -49,11 +49,10 @@ pub(super) struct Problems(pub(super) Vec<Problem>);
 
 impl Problems {
     pub(super) fn push(&mut self, problem: Problem) {
-        let overlaps = |span: Span, other: Span| span.start < other.end && other.start < span.end;
         let said = self.0.iter().any(|known| {
             let errors = known.severity == Severity::Error && problem.severity == Severity::Error;
             let same_place =
-                matches!((known.span, problem.span), (Some(known), Some(new)) if overlaps(known, new));
+                matches!((known.span, problem.span), (Some(known), Some(new)) if known.overlaps(new));
             (errors && same_place) || *known == problem
         });
         if !said {

@@ -95,3 +95,62 @@ fn an_older_releases_defaults() {
     assert!(!flow.config_properties_exclude.matches("message.timestamp.after.max.ms"));
     assert!(flow.config_properties_exclude.matches("min.insync.replicas"));
 }
+
+/// As editors of Windows save a file.
+#[test]
+fn a_byte_order_mark_is_left_out_and_said() {
+    let rest = "A.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\nA.consumer.isolation.level=read_committed\n";
+    for first in ["clusters=A,B\n", "# ours\nclusters=A,B\n", "\nclusters=A,B\n", "\r\n  clusters = A, B\r\n"]
+    {
+        check(
+            &format!("\u{feff}{first}{rest}"),
+            &["A->B .*"],
+            &["warning: the file begins with a byte order mark (EF BB BF), which is left out"],
+        );
+    }
+    let report = load("f", format!("\u{feff}clusters=A,B\n{rest}").as_bytes(), &Options::default()).strict();
+    let help = report.problems[0].help.as_deref().unwrap();
+    assert!(
+        help.starts_with("MirrorMaker takes the mark for the beginning of the first line's key"),
+        "{help}"
+    );
+    let utf16: Vec<u8> =
+        format!("\u{feff}clusters=A,B\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let report = load("f", &utf16, &Options::default());
+    assert_eq!(
+        report.problems[0].message,
+        "f is UTF-16 text: save it as ASCII, or as UTF-8 without a byte order mark"
+    );
+}
+
+/// Whoever found out about it: a line that is wrong is one line to look at.
+#[test]
+fn no_line_is_reported_twice() {
+    let text = "clusters = A, B, C\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nC.bootstrap.servers = c:1\n\
+        A->B.enabled = true\nA->C.enabled = true\nretries = -3\noffset.flush.interval.ms = abc\ncompression.type = foo\n\
+        emit.checkpoints.interval.seconds = \"x\"\nA->B.errors.tolerance = most # h\nB.producer.batch.size = 12 # x\n\
+        A->B.sync.topic.acls = true # yes\nname = caf\u{e9}\ntasks.max = many\n";
+    let report = load("f", text.as_bytes(), &Options::default());
+    let mut lines: Vec<usize> = report
+        .problems
+        .iter()
+        .filter_map(|problem| Some(report.source.position(problem.span?.start).0))
+        .collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (7..=15).collect::<Vec<_>>(), "{:#?}", report.problems);
+    let both = report.problems.iter().find(|problem| problem.message.contains("retries: -3")).unwrap();
+    assert_eq!(
+        both.message,
+        "retries: -3 is less than 0; retries has no effect: delivery is tried until it succeeds, with back-off; no key \
+         gives it up"
+    );
+    // Two items of one value that are wrong are two.
+    let entries = properties::parse(b"k = aa, bb").entries;
+    let item = |start: usize| Problem::error("wrong").at((start..start + 2).into());
+    assert_eq!(by_place(vec![item(4), item(8)], &entries).len(), 2);
+    assert_eq!(
+        by_place(vec![item(4), item(8), item(0)], &entries).len(),
+        2,
+        "what is wrong with the key goes with the first"
+    );
+}

@@ -388,7 +388,6 @@ fn files_as_people_write_them_are_honoured_and_strict_says_what_mirrormaker_does
         "takes \"B\\\"# both\" for an alias",
         "does not start: \"a:9092# x\" is no address",
         "ignores A->B.enable, and A->B.enabled keeps its default",
-        "ignores A->B.enable; in a .properties file",
         "takes \"payments  # two\" for an item of the list",
         "ignores A->B.sync.topic.configs, and A->B.sync.topic.configs.enabled keeps its default",
         "ignores emit.heartbeats, and emit.heartbeats.enabled keeps its default",
