@@ -78,7 +78,7 @@ pub(crate) enum LogFormat {
 /// `kmirror run`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Run {
-    /// A MirrorMaker 2 file.
+    /// A MirrorMaker 2 file; - for standard input.
     pub(crate) file: PathBuf,
     /// Only flows into these clusters, as MirrorMaker's option of the same name.
     #[arg(long, num_args = 1.., value_name = "ALIAS")]
@@ -101,7 +101,7 @@ pub(crate) struct Check {
     /// Take warnings for errors, and say what MirrorMaker itself would do.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// A MirrorMaker 2 file.
+    /// A MirrorMaker 2 file; - for standard input.
     pub(crate) file: PathBuf,
     /// Only flows into these clusters.
     #[arg(long, num_args = 1.., value_name = "ALIAS")]
@@ -111,7 +111,7 @@ pub(crate) struct Check {
 /// `kmirror plan`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Plan {
-    /// A MirrorMaker 2 file.
+    /// A MirrorMaker 2 file; - for standard input.
     pub(crate) file: PathBuf,
     /// Only flows into these clusters.
     #[arg(long, num_args = 1.., value_name = "ALIAS")]

@@ -15,7 +15,7 @@ use clap::Parser;
 
 use super::arguments::{LogFormat, Logging, Run};
 use super::exit::{self, Exit};
-use super::{logging, run};
+use super::{logging, output, run};
 
 const NAMES: [&str; 2] = ["connect-mirror-maker", "connect-mirror-maker.sh"];
 const DAEMON: &str = "-daemon";
@@ -42,11 +42,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
     let (is_daemon, plain) = without_daemon(arguments);
     let parsed = match Arguments::try_parse_from(&plain) {
         Ok(parsed) => parsed,
-        Err(error) => {
-            // What cannot be printed has no reader; the exit code still tells.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Done };
-        }
+        Err(error) => return output::print_clap(&error),
     };
     let logging = Logging { quiet: false, verbose: 0, log_format: LogFormat::Text };
     logging::start(&logging);

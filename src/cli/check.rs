@@ -1,10 +1,11 @@
 //! `kmirror check`: what is wrong with a file, and what it resolves to.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use super::arguments::{Check, Logging};
 use super::exit::Exit;
+use super::output;
 use super::render::{self, Style};
 use crate::config::{self, Options, Outside, Severity};
 
@@ -14,12 +15,13 @@ pub(crate) fn main(arguments: &Check, logging: &Logging) -> Exit {
     let report = config::load_file(&arguments.file, &options);
     let report = if arguments.strict { report.strict() } else { report };
     let least = if logging.quiet { Severity::Warning } else { Severity::Info };
-    let mut out = io::stdout().lock();
-    let mut text = render::problems(&report, Style::of(&out), least);
+    let mut text = render::problems(&report, Style::of(&io::stdout()), least);
     if !logging.quiet {
         text.push_str(&render::settings(&report));
     }
-    // A reader that went away, as `head` does, is no failure.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    if report.settings.is_some() { Exit::Done } else { Exit::Usage }
+    match output::print(&text) {
+        Err(exit) => exit,
+        Ok(()) if report.settings.is_some() => Exit::Done,
+        Ok(()) => Exit::Usage,
+    }
 }

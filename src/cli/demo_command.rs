@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use super::arguments::{Logging, duration};
 use super::demo::{self, Afterwards, Display, Options, Transport};
 use super::exit::Exit;
+use super::output::nobody_reads;
 use super::run::{failed, runtime};
 use super::signals::Signals;
 use crate::seam::Seam;
@@ -82,6 +83,8 @@ async fn play(options: Options) -> Exit {
     match verdict {
         Ok(verdict) if verdict.is_equal() => Exit::Done,
         Ok(_) => Exit::Incomplete,
+        // Whoever read it has seen enough: there is no verdict, and nobody to tell.
+        Err(demo::Error::Output(error)) if nobody_reads(&error) => Exit::Incomplete,
         Err(error) => failed(&error.chain()),
     }
 }

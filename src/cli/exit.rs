@@ -30,7 +30,7 @@ impl From<Exit> for ExitCode {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done: stopped in order, or everything is copied
-  1    not everything is copied (--until-caught-up), or both sides differ (demo)
+  1    not everything is copied (--until-caught-up), or both sides differ or were not compared (demo)
   2    the command line or the file is at fault; nothing was done
-  3    it could not start or go on, such as a port that is taken or a flow that must not run
+  3    it could not start or go on, such as a port that is taken, a flow that must not run or an output that is full
   130, 143  a second SIGINT or SIGTERM ended it at once";

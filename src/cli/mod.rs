@@ -11,6 +11,7 @@ mod demo_command;
 mod exit;
 mod finish;
 mod logging;
+mod output;
 mod plan;
 mod positions;
 mod render;
@@ -23,7 +24,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
-use exit::Exit;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -33,11 +33,7 @@ pub fn main() -> ExitCode {
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // What cannot be printed has no reader; the exit code still tells.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
-        }
+        Err(error) => return output::print_clap(&error).into(),
     };
     logging::start(&arguments.logging);
     let exit = match arguments.command {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Plan;
+use super::output;
 use super::render::{self, Style};
 use super::run::runtime;
 use crate::client::{Cluster, ConfigChange, TopicAcl};
@@ -21,7 +22,7 @@ use crate::seam::Seam;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    nothing would be changed
-  1    the file is at fault, or a cluster does not answer
+  1    the file is at fault, a cluster does not answer, or the plan cannot be written
   2    something would be changed";
 
 type Planned = Vec<(String, Result<FlowPlan, String>)>;
@@ -45,10 +46,10 @@ pub(crate) fn main(arguments: &Plan) -> ExitCode {
         }
     };
     let text = if arguments.json { document(&planned) } else { text(&planned) };
-    // A reader that went away, as `head` does, is no failure.
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    exit_code(&planned)
+    match output::print(&text) {
+        Ok(()) => exit_code(&planned),
+        Err(_) => ExitCode::from(1),
+    }
 }
 
 fn exit_code(planned: &Planned) -> ExitCode {

@@ -63,8 +63,8 @@ pub enum StoreError {
 /// Why the memory of a flow could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The target did not do what it was asked for.
-    #[error("cannot open the memory of the flow on the target: {}", .0.chain())]
+    /// A cluster did not do what it was asked for; the error says which.
+    #[error("cannot open the memory of the flow: {}", .0.chain())]
     Client(Error),
     /// It belongs to other clusters.
     #[error(transparent)]
@@ -500,4 +500,20 @@ impl<T> Drop for AbortOnDrop<T> {
 fn lock(memory: &Memory) -> MutexGuard<'_, Remembered> {
     // A panic elsewhere leaves the memory as it was after the last whole change.
     memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Either cluster may be the one that fails.
+    #[test]
+    fn an_error_names_the_cluster_that_failed() {
+        for cluster in ["A", "B"] {
+            let error = OpenError::Client(Error::Closed { cluster: Arc::from(cluster) });
+            let wanted =
+                format!("cannot open the memory of the flow: cluster {cluster}: its connections are closed");
+            assert_eq!(error.to_string(), wanted);
+        }
+    }
 }
