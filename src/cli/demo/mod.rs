@@ -22,11 +22,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub use error::Error;
 pub use show::Display;
-pub use verdict::{TopicVerdict, Verdict};
+pub use verdict::{Occasion, TopicVerdict, Verdict};
 
 use crate::mirror::Replicator;
 use crate::mirror::status::ReplicatorStatus;
-use crate::observe::units;
 use crate::seam::Seam;
 use show::Show;
 use stage::{BROKERS, Stage};
@@ -112,12 +111,12 @@ impl Demo<'_> {
     async fn play(&mut self, options: Options) -> Result<Verdict, Error> {
         self.watch_traffic(options).await?;
         self.traffic.stop().await?;
-        let verdict = self.judge().await?;
+        let verdict = self.judge(Occasion::TrafficEnded).await?;
         if options.afterwards == Afterwards::End || *self.interrupt.borrow() {
             return Ok(verdict);
         }
         self.stay().await?;
-        self.judge().await
+        self.judge(Occasion::StayEnded).await
     }
 
     async fn watch_traffic(&mut self, options: Options) -> Result<(), Error> {
@@ -160,25 +159,20 @@ impl Demo<'_> {
     }
 
     /// Waits until everything is copied, then compares.
-    async fn judge(&mut self) -> Result<Verdict, Error> {
+    async fn judge(&mut self, occasion: Occasion) -> Result<Verdict, Error> {
         let since = Instant::now();
         let (behind, status) = self.copied().await?;
         self.show.last_state(&status)?;
         let written = self.traffic.written();
         let aborted = written.iter().map(|(_, written)| written.aborted()).sum();
         let records = written.iter().map(|(_, written)| written.records()).sum();
-        let how = if behind.is_empty() { "everything was copied" } else { "no more was copied" };
-        self.show.say(&format!(
-            "{} records were committed and {} aborted; {how} {} ms after the last.\n",
-            units::count(records),
-            units::count(aborted),
-            since.elapsed().as_millis()
-        ))?;
+        self.show.say(&format!("{}\n", occasion.words(records, aborted, behind.len(), since.elapsed())))?;
         let topics = self.stage.compare().await?.into_iter().map(|(topic, rule, comparison)| {
             let own = self.traffic.written().iter().find(|(plan, _)| plan.name == &*topic);
-            TopicVerdict { topic, written: own.map(|(_, written)| written.records()), rule, comparison }
+            let written = own.and_then(|(_, written)| occasion.written(written.records()));
+            TopicVerdict { topic, written, rule, comparison }
         });
-        let verdict = Verdict { topics: topics.collect(), behind, aborted };
+        let verdict = Verdict { topics: topics.collect(), behind, aborted, occasion };
         for line in verdict.lines() {
             self.show.tell(&line)?;
         }

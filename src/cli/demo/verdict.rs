@@ -1,6 +1,7 @@
 //! What the demo found at its end, and the words for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::compare::{Comparison, Rule};
 use crate::observe::units;
@@ -9,12 +10,51 @@ use crate::observe::units;
 const DIFFERENCES_SHOWN_MAX: usize = 10;
 const TOPIC_WIDTH: usize = 16;
 
+/// When both sides were compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Occasion {
+    /// When the demo's own traffic had ended.
+    #[default]
+    TrafficEnded,
+    /// After a stay, in which anybody may have written, deleted or compacted.
+    StayEnded,
+}
+
+impl Occasion {
+    /// What a topic must hold at least, if the demo has written so many records to it.
+    pub(super) fn written(self, records: u64) -> Option<u64> {
+        (self == Occasion::TrafficEnded).then_some(records)
+    }
+
+    /// What led to the comparison. `behind` is the number of partitions that are not copied to their end.
+    pub(super) fn words(self, records: u64, aborted: u64, behind: usize, waited: Duration) -> String {
+        let (records, aborted) = (units::count(records), units::count(aborted));
+        let is_all = behind == 0;
+        match self {
+            Occasion::TrafficEnded => {
+                let how = if is_all { "everything was copied" } else { "no more was copied" };
+                let waited_ms = waited.as_millis();
+                format!(
+                    "{records} records were committed and {aborted} aborted; {how} {waited_ms} ms after the last."
+                )
+            }
+            Occasion::StayEnded => {
+                let how = if is_all { "Everything is copied" } else { "Not everything is copied" };
+                format!(
+                    "{how} now. Compared again, with what was written in the meantime; before it, the demo had committed \
+                     {records} records and aborted {aborted}."
+                )
+            }
+        }
+    }
+}
+
 /// How one topic and its mirror compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicVerdict {
     /// The source topic.
     pub topic: Arc<str>,
-    /// Records that the demo's producers had committed; `None` for a topic that is not the demo's.
+    /// Records that the demo's producers had committed; `None` for a topic that is not theirs alone.
     pub written: Option<u64>,
     /// By which rule it was compared.
     pub rule: Rule,
@@ -31,6 +71,8 @@ pub struct Verdict {
     pub behind: Vec<String>,
     /// Records of aborted transactions, which no reader of either side may see.
     pub aborted: u64,
+    /// When both sides were compared.
+    pub occasion: Occasion,
 }
 
 impl TopicVerdict {
@@ -79,9 +121,10 @@ impl Verdict {
         let records = units::count(self.topics.iter().map(|topic| topic.comparison.records).sum());
         let problems = self.problems();
         if problems.is_empty() {
+            let whose = if self.occasion == Occasion::StayEnded { " of the demo" } else { "" };
             lines.push(format!(
                 "EQUAL: {records} records have the same key, value, headers, timestamp, partition and order on A and \
-                 B; {} aborted ones are on neither.",
+                 B; {} aborted ones{whose} are on neither.",
                 units::count(self.aborted)
             ));
             return lines;
@@ -120,6 +163,25 @@ mod tests {
             assert_eq!(verdict.lines().last().unwrap().starts_with("EQUAL"), equal);
             verdict.behind.push("t-0".to_owned());
             assert!(!verdict.is_equal());
+        }
+    }
+
+    #[test]
+    fn after_a_stay_nothing_is_counted_that_others_may_have_changed() {
+        for (occasion, counts) in [(Occasion::TrafficEnded, true), (Occasion::StayEnded, false)] {
+            let mut compacted = topic(900, Rule::Compacted, 400, &[]);
+            compacted.written = occasion.written(900);
+            let mut deleted = topic(900, Rule::Exact, 400, &[]);
+            deleted.written = occasion.written(900);
+            let verdict = Verdict { topics: vec![compacted], aborted: 7, occasion, ..Verdict::default() };
+            assert_eq!(verdict.lines()[1].contains("A compacted 500 others away"), counts);
+            assert_eq!(verdict.lines()[2].contains("7 aborted ones of the demo are on neither"), !counts);
+            let verdict = Verdict { topics: vec![deleted], ..verdict };
+            assert_eq!(verdict.is_equal(), !counts, "records may be deleted in a stay, not by the demo");
+            let words = occasion.words(900, 7, 0, Duration::from_millis(12));
+            assert_eq!(words.contains("everything was copied 12 ms after the last"), counts, "{words}");
+            assert_eq!(words.contains("with what was written in the meantime"), !counts, "{words}");
+            assert!(!occasion.words(900, 7, 1, Duration::ZERO).contains("verything was copied"));
         }
     }
 
