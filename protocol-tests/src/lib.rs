@@ -10,6 +10,7 @@ pub mod compare;
 pub mod embedded;
 mod error;
 pub mod flow;
+pub mod inside;
 pub mod kafka;
 pub mod mirror;
 pub mod pair;

@@ -14,8 +14,9 @@ use kmirror::client::{
 use kmirror::config::{self, Settings};
 use kmirror::mirror::Replicator;
 use kmirror::mirror::dry_run::{FlowPlan, TopicChange, plan_flow};
-use kmirror::mirror::status::{FlowStatus, SyncStatus};
+use kmirror::mirror::status::{FlowStatus, ReplicatorStatus, SyncStatus};
 use kmirror::seam::{Seam, Simulation};
+use protocol_tests::inside;
 use tokio::time::{Instant, sleep};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -75,15 +76,8 @@ impl World {
 }
 
 async fn until(replicator: &Replicator, what: &str, condition: impl Fn(&FlowStatus) -> bool) {
-    let started = Instant::now();
-    loop {
-        let status = replicator.status().await;
-        if condition(&status.flows[0]) {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{what}: {status:#?}");
-        sleep(Duration::from_millis(50)).await;
-    }
+    let flow = |status: &ReplicatorStatus| condition(&status.flows[0]);
+    inside::until(replicator, what, flow, ReplicatorStatus::clone).await;
 }
 
 fn acl(topic: &str, principal: &str, operation: AclOperation) -> TopicAcl {

@@ -14,6 +14,7 @@ use kmirror::mirror::Replicator;
 use kmirror::mirror::status::FlowState;
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, RecordData};
 use kmirror::seam::{Seam, Simulation};
+use protocol_tests::inside::replicator;
 use tokio::time::{Instant, sleep};
 
 /// Nothing here takes nearly so long, in the time of the simulation.
@@ -73,9 +74,7 @@ impl World {
         for flow in flows {
             file += &format!("{flow}.enabled = true\n");
         }
-        let report = config::load("test.properties", file.as_bytes(), &config::Options::default());
-        let settings = report.settings.unwrap_or_else(|| panic!("{:#?}", report.problems));
-        Replicator::start(self.seam.clone(), settings.process)
+        replicator(&self.seam, &file)
     }
 
     /// What a site holds, but for the topics of Kafka, MirrorMaker and kmirror.

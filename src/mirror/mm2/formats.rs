@@ -14,8 +14,9 @@
 
 use std::sync::Arc;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::mirror::fields::{FieldError, get_i16, get_i32, get_i64, get_string, put_string};
 use crate::mirror::state::TopicPartition;
 
 /// The version of checkpoints and heartbeats.
@@ -61,12 +62,9 @@ pub struct Heartbeat {
 /// Bytes that are no such record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// It ends too early.
-    #[error("it ends before its {0}")]
-    Truncated(&'static str),
-    /// A field holds what it cannot hold.
-    #[error("its {0} is no valid value")]
-    Invalid(&'static str),
+    /// A field is none.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// Of a version that nobody has defined yet.
     #[error("it has version {0}")]
     Version(i16),
@@ -165,41 +163,17 @@ impl Heartbeat {
     }
 }
 
-/// Groups, topics and aliases are far shorter than a STRING can be; metadata is bounded by the broker
-/// (`offset.metadata.max.bytes`), and what is longer all the same is cut at a character.
-fn put_string(out: &mut BytesMut, text: &str) {
-    let mut end = text.len().min(i16::MAX as usize);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    out.put_i16(end as i16);
-    out.put_slice(&text.as_bytes()[..end]);
-}
-
 fn get_version(bytes: &mut &[u8]) -> Result<(), FormatError> {
-    match bytes.try_get_i16() {
-        Ok(VERSION) => Ok(()),
-        Ok(version) => Err(FormatError::Version(version)),
-        Err(_) => Err(FormatError::Truncated("version")),
+    match get_i16(bytes, "version")? {
+        VERSION => Ok(()),
+        version => Err(FormatError::Version(version)),
     }
 }
 
-fn get_i64(bytes: &mut &[u8], field: &'static str) -> Result<i64, FormatError> {
-    bytes.try_get_i64().map_err(|_| FormatError::Truncated(field))
-}
-
-fn get_partition(bytes: &mut &[u8]) -> Result<TopicPartition, FormatError> {
+fn get_partition(bytes: &mut &[u8]) -> Result<TopicPartition, FieldError> {
     let topic = get_string(bytes, "topic")?;
-    let partition = bytes.try_get_i32().map_err(|_| FormatError::Truncated("partition"))?;
+    let partition = get_i32(bytes, "partition")?;
     Ok(TopicPartition { topic, partition })
-}
-
-fn get_string(bytes: &mut &[u8], field: &'static str) -> Result<Arc<str>, FormatError> {
-    let length = bytes.try_get_i16().map_err(|_| FormatError::Truncated(field))?;
-    let length = usize::try_from(length).map_err(|_| FormatError::Invalid(field))?;
-    let (text, rest) = bytes.split_at_checked(length).ok_or(FormatError::Truncated(field))?;
-    *bytes = rest;
-    std::str::from_utf8(text).map(Arc::from).map_err(|_| FormatError::Invalid(field))
 }
 
 #[cfg(test)]
@@ -263,8 +237,8 @@ mod tests {
         let key = b"\0\x01g\0\x01t\0\0\0\0";
         assert_eq!(Checkpoint::decode(key, &[0, 1]), Err(FormatError::Version(1)));
         assert_eq!(Heartbeat::decode(key, &[0, 2, 0]), Err(FormatError::Version(2)));
-        assert_eq!(Checkpoint::decode(key, &[0]), Err(FormatError::Truncated("version")));
-        assert_eq!(OffsetSync::decode(&[0xff, 0xff], &[]), Err(FormatError::Invalid("topic")));
+        assert_eq!(Checkpoint::decode(key, &[0]), Err(FieldError::Truncated("version").into()));
+        assert_eq!(OffsetSync::decode(&[0xff, 0xff], &[]), Err(FieldError::Invalid("topic").into()));
     }
 
     proptest! {

@@ -18,6 +18,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
 use super::TopicPartition;
+use crate::mirror::fields::{
+    FieldError, get_i8, get_i16, get_i32, get_i64, get_offset, get_string, get_uuid, put_string,
+};
 
 /// The version of keys and values that this build writes.
 pub const VERSION: i16 = 0;
@@ -169,17 +172,6 @@ pub enum StateKey {
     Segment(TopicPartition, i64),
 }
 
-/// Bytes that are no record of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// It ends too early.
-    #[error("it ends before its {0}")]
-    Truncated(&'static str),
-    /// A field holds what it cannot hold.
-    #[error("its {0} is no valid value")]
-    Invalid(&'static str),
-}
-
 const KIND_FLOW_START: i8 = 1;
 const KIND_PRODUCER: i8 = 2;
 const KIND_POSITION: i8 = 3;
@@ -261,7 +253,7 @@ impl StateKey {
 }
 
 /// Reads a record of the topic.
-pub fn decode(mut key: &[u8], value: Option<&[u8]>) -> Result<Decoded, RecordError> {
+pub fn decode(mut key: &[u8], value: Option<&[u8]>) -> Result<Decoded, FieldError> {
     let version = get_i16(&mut key, "version")?;
     if version != VERSION {
         return Ok(Decoded::Unknown(format!("a key of version {version}")));
@@ -297,16 +289,6 @@ pub fn decode(mut key: &[u8], value: Option<&[u8]>) -> Result<Decoded, RecordErr
     Ok(Decoded::Known(owner, record))
 }
 
-fn put_string(out: &mut BytesMut, text: &str) {
-    // Aliases, topics and reasons are far shorter; a longer reason is cut at a character.
-    let mut end = text.len().min(i16::MAX as usize);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    out.put_i16(end as i16);
-    out.put_slice(&text.as_bytes()[..end]);
-}
-
 fn put_position(out: &mut BytesMut, position: &Position) {
     out.put_slice(position.source_topic_id.as_bytes());
     out.put_slice(position.target_topic_id.as_bytes());
@@ -330,7 +312,7 @@ fn put_segment(out: &mut BytesMut, segment: &Segment) {
     }
 }
 
-fn get_flow_start(bytes: &mut &[u8]) -> Result<FlowStart, RecordError> {
+fn get_flow_start(bytes: &mut &[u8]) -> Result<FlowStart, FieldError> {
     Ok(FlowStart {
         at_ms: get_i64(bytes, "time")?,
         source_cluster_id: get_string(bytes, "source cluster id")?,
@@ -338,7 +320,7 @@ fn get_flow_start(bytes: &mut &[u8]) -> Result<FlowStart, RecordError> {
     })
 }
 
-fn get_producer(bytes: &mut &[u8]) -> Result<ProducerRecord, RecordError> {
+fn get_producer(bytes: &mut &[u8]) -> Result<ProducerRecord, FieldError> {
     Ok(ProducerRecord {
         producer_id: get_i64(bytes, "producer id")?,
         producer_epoch: get_i16(bytes, "producer epoch")?,
@@ -346,7 +328,7 @@ fn get_producer(bytes: &mut &[u8]) -> Result<ProducerRecord, RecordError> {
     })
 }
 
-fn get_position(bytes: &mut &[u8]) -> Result<Position, RecordError> {
+fn get_position(bytes: &mut &[u8]) -> Result<Position, FieldError> {
     Ok(Position {
         source_topic_id: get_uuid(bytes, "source topic id")?,
         target_topic_id: get_uuid(bytes, "target topic id")?,
@@ -359,7 +341,7 @@ fn get_position(bytes: &mut &[u8]) -> Result<Position, RecordError> {
     })
 }
 
-fn get_baseline(bytes: &mut &[u8]) -> Result<Baseline, RecordError> {
+fn get_baseline(bytes: &mut &[u8]) -> Result<Baseline, FieldError> {
     Ok(Baseline {
         source_topic_id: get_uuid(bytes, "source topic id")?,
         upstream: get_offset(bytes, "upstream offset")?,
@@ -367,7 +349,7 @@ fn get_baseline(bytes: &mut &[u8]) -> Result<Baseline, RecordError> {
     })
 }
 
-fn get_gap(bytes: &mut &[u8], from: i64) -> Result<Gap, RecordError> {
+fn get_gap(bytes: &mut &[u8], from: i64) -> Result<Gap, FieldError> {
     Ok(Gap {
         source_topic_id: get_uuid(bytes, "source topic id")?,
         from,
@@ -377,15 +359,15 @@ fn get_gap(bytes: &mut &[u8], from: i64) -> Result<Gap, RecordError> {
     })
 }
 
-fn get_segment(bytes: &mut &[u8]) -> Result<Segment, RecordError> {
+fn get_segment(bytes: &mut &[u8]) -> Result<Segment, FieldError> {
     let source_topic_id = get_uuid(bytes, "source topic id")?;
     let target_topic_id = get_uuid(bytes, "target topic id")?;
     let count = usize::try_from(get_i32(bytes, "number of spans")?)
         .ok()
         .filter(|count| (1..=SEGMENT_SPANS_MAX).contains(count))
-        .ok_or(RecordError::Invalid("number of spans"))?;
+        .ok_or(FieldError::Invalid("number of spans"))?;
     if bytes.remaining() < count * SPAN_BYTES {
-        return Err(RecordError::Truncated("spans"));
+        return Err(FieldError::Truncated("spans"));
     }
     let mut spans = Vec::with_capacity(count);
     for _ in 0..count {
@@ -396,38 +378,6 @@ fn get_segment(bytes: &mut &[u8]) -> Result<Segment, RecordError> {
         });
     }
     Ok(Segment { source_topic_id, target_topic_id, spans })
-}
-
-fn get_i8(bytes: &mut &[u8], field: &'static str) -> Result<i8, RecordError> {
-    bytes.try_get_i8().map_err(|_| RecordError::Truncated(field))
-}
-
-fn get_i16(bytes: &mut &[u8], field: &'static str) -> Result<i16, RecordError> {
-    bytes.try_get_i16().map_err(|_| RecordError::Truncated(field))
-}
-
-fn get_i32(bytes: &mut &[u8], field: &'static str) -> Result<i32, RecordError> {
-    bytes.try_get_i32().map_err(|_| RecordError::Truncated(field))
-}
-
-fn get_i64(bytes: &mut &[u8], field: &'static str) -> Result<i64, RecordError> {
-    bytes.try_get_i64().map_err(|_| RecordError::Truncated(field))
-}
-
-fn get_offset(bytes: &mut &[u8], field: &'static str) -> Result<i64, RecordError> {
-    let offset = get_i64(bytes, field)?;
-    if offset < 0 { Err(RecordError::Invalid(field)) } else { Ok(offset) }
-}
-
-fn get_uuid(bytes: &mut &[u8], field: &'static str) -> Result<Uuid, RecordError> {
-    bytes.try_get_u128().map(Uuid::from_u128).map_err(|_| RecordError::Truncated(field))
-}
-
-fn get_string(bytes: &mut &[u8], field: &'static str) -> Result<Arc<str>, RecordError> {
-    let length = usize::try_from(get_i16(bytes, field)?).map_err(|_| RecordError::Invalid(field))?;
-    let (text, rest) = bytes.split_at_checked(length).ok_or(RecordError::Truncated(field))?;
-    *bytes = rest;
-    std::str::from_utf8(text).map(Arc::from).map_err(|_| RecordError::Invalid(field))
 }
 
 #[cfg(test)]
