@@ -9,8 +9,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use kafka_protocol::messages::ApiKey;
 use kmirror::broker::log::Isolation;
-use kmirror::broker::{EmbeddedCluster, Settings};
+use kmirror::broker::{Effect, EmbeddedCluster, FaultRule, Settings, When};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, RecordData};
 use kmirror::seam::Seam;
 
@@ -400,4 +401,113 @@ async fn a_load_that_cannot_copy_everything_says_what_is_missing() {
     assert!(stderr.contains("not copied: A->B: big-0: "), "{stderr}");
     assert_eq!(values(&target, "A.orders", 0), [Bytes::from_static(b"small")]);
     assert_eq!(values(&target, "A.big", 0), Vec::<Bytes>::new());
+}
+
+/// Whatever keeps a topic from being copied when it is deleted: it is not taken for copied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_says_that_a_topic_went_before_it_was_copied() {
+    for (case, key) in [ApiKey::ListOffsets, ApiKey::Fetch].into_iter().enumerate() {
+        let seed = 20 + 2 * case as u64;
+        let (source, target, folder) = (cluster(seed).await, cluster(seed + 1).await, Folder::new());
+        source.create_topic("orders", 2, 1, &[]).unwrap();
+        source.append("orders", 0, &batch(&[Bytes::from_static(b"lost")])).unwrap();
+        let rule = FaultRule {
+            key: Some(key),
+            broker: None,
+            when: When::After(0),
+            times: 10_000,
+            effect: Effect::Error(6),
+        };
+        source.fault(rule);
+        let path = folder.file(&mirror(&source, &target)).to_str().unwrap().to_owned();
+        let load = tokio::spawn(async move { load(&path, &["--give-up-after", "50s"]).await });
+        while !target.topics().iter().any(|(topic, _)| topic == "A.orders") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        source.delete_topic("orders").unwrap();
+        source.clear_faults();
+        let (code, stderr) = load.await.unwrap();
+        assert_eq!(code, Some(1), "{key:?}: {stderr}");
+        for partition in ["orders-0", "orders-1"] {
+            let line = stderr.lines().find(|line| line.contains(&format!("not copied: A->B: {partition}: ")));
+            assert!(
+                line.is_some_and(|line| line.ends_with("it is no longer there at the source")),
+                "{stderr}"
+            );
+        }
+    }
+}
+
+/// An answer that cannot be written is none; a reader that has seen enough is no failure.
+#[test]
+fn an_output_that_is_full_is_a_failure_and_one_that_is_closed_is_none() {
+    let folder = Folder::new();
+    let timeouts = "A.default.api.timeout.ms = 1000\nB.default.api.timeout.ms = 1000\n\
+        A.request.timeout.ms = 1000\nB.request.timeout.ms = 1000\n";
+    let file = folder.file(&format!("{DEAD}{timeouts}")).to_str().unwrap().to_owned();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (arguments, code) in [
+        (&["check", &file][..], 3),
+        (&["plan", &file], 1),
+        (&["demo", "--duration", "1s", "--rate", "100"], 3),
+        (&["demo", "--quiet", "--duration", "1s", "--rate", "100"], 3),
+        (&["--help"], 3),
+        (&["--version"], 3),
+        (&["run", "--help"], 3),
+    ] {
+        let ended = kmirror(arguments).stdout(full()).output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.matches("No space left on device").count(), 1, "{arguments:?}: {stderr}");
+    }
+    for (arguments, code) in
+        [(&["check", &file][..], 0), (&["--help"], 0), (&["demo", "--duration", "1s", "--rate", "100"], 1)]
+    {
+        let mut child = kmirror(arguments).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), stderr.as_str()), (Some(code), ""), "{arguments:?}");
+    }
+}
+
+/// What is no ordinary file: the shell's pipes are as good as one, and a pipe that nobody writes to is waited for aloud.
+#[test]
+fn a_file_may_be_a_pipe_and_a_wait_for_it_is_said() {
+    let folder = Folder::new();
+    let file = folder.file(DEAD).to_str().unwrap().to_owned();
+    let bash = |line: &str| {
+        let line = line.replace("kmirror", env!("CARGO_BIN_EXE_kmirror")).replace("FILE", &file);
+        let ended = Command::new("bash").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+        let text = [ended.stdout, ended.stderr].concat();
+        (ended.status.code(), String::from_utf8(text).unwrap())
+    };
+    for line in [
+        "kmirror check <(cat FILE)",
+        "cat FILE | kmirror check -",
+        "kmirror check - < FILE",
+        "cat FILE | kmirror check /dev/stdin",
+    ] {
+        let (code, text) = bash(line);
+        assert_eq!(code, Some(0), "{line}: {text}");
+        assert!(text.contains("0 errors") && text.contains("127.0.0.1:1"), "{line}: {text}");
+    }
+    for (line, said) in [
+        ("kmirror check /tmp", "/tmp cannot be read: it is a directory"),
+        ("kmirror check /dev/zero", "/dev/zero is larger than 1048576 bytes"),
+        ("yes | kmirror check -", "stdin is larger than 1048576 bytes"),
+        ("kmirror check /dev/null", "the key clusters is missing"),
+    ] {
+        let (code, text) = bash(line);
+        assert_eq!(code, Some(2), "{line}: {text}");
+        assert!(text.contains(said), "{line}: {text}");
+    }
+    let fifo = folder.0.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut waiting = Running::start(&["check", fifo.to_str().unwrap()]);
+    let mut stderr = BufReader::new(waiting.0.stderr.take().unwrap());
+    let said = Running::line_with(&mut stderr, "waits for ");
+    assert!(said.starts_with(fifo.to_str().unwrap()), "{said}");
+    std::fs::write(&fifo, DEAD).unwrap();
+    assert_eq!(waiting.wait().code(), Some(0));
 }

@@ -167,6 +167,24 @@ impl Owner {
         .await
     }
 
+    /// What it says that it waits for, within seconds; its words hold all of `parts`.
+    async fn waits_for(&mut self, parts: &[&str]) {
+        let asked_at = Instant::now();
+        self.wait(&format!("wait for {parts:?}"), |event| match event {
+            ControlEvent::Waiting(Some(waiting)) => {
+                parts.iter().all(|part| waiting.what.contains(part)).then_some(())
+            }
+            _ => None,
+        })
+        .await;
+        assert!(asked_at.elapsed() < Duration::from_secs(5), "{parts:?}: {:?}", asked_at.elapsed());
+    }
+
+    async fn waits_no_longer(&mut self) {
+        self.wait("end of the wait", |event| matches!(event, ControlEvent::Waiting(None)).then_some(()))
+            .await;
+    }
+
     async fn command(&self, command: ControlCommand) {
         self.control.orders.tell(command).await;
     }
@@ -545,6 +563,40 @@ async fn limits_that_change_are_told() {
     owner.stop().await;
 }
 
+/// A load must not take what was deleted in its first moments for copied.
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_goes_before_it_has_started_was_planned() {
+    let world = World::new(12).await;
+    for topic in ["t1", "t2"] {
+        world.source.create_topic(topic, 3, 1, &[]).unwrap();
+    }
+    // What is there before the first round: the target takes its time to create it.
+    world.target.fault(FaultRule {
+        key: Some(ApiKey::CreateTopics),
+        broker: None,
+        when: When::After(0),
+        times: 100,
+        effect: Effect::Delay(Duration::from_secs(2)),
+    });
+    let mut owner = world.owner("kmirror", settings());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.source.delete_topic("t1").unwrap();
+    let gone = |topic: &'static str| {
+        move |event: &ControlEvent| match event {
+            ControlEvent::TopicGone { topic: gone, planned, .. } if &**gone == topic => Some(planned.clone()),
+            _ => None,
+        }
+    };
+    let mut started = Vec::new();
+    while started.len() < 3 {
+        started.extend(starts(&owner.ready("t2").await));
+    }
+    assert_eq!(started, ["0 at 0", "1 at 0", "2 at 0"]);
+    let planned = owner.wait("t1 gone", gone("t1")).await.unwrap();
+    assert_eq!((planned.source.partitions, &*planned.remote), (3, "A.t1"));
+    owner.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_refresh_the_topics_of_the_first_round_are_all() {
     let world = World::new(9).await;
@@ -605,6 +657,58 @@ async fn a_mirror_maker_that_is_killed_is_waited_for_and_one_that_appears_stops_
     let asked_at = Instant::now();
     owner.state(|state| matches!(state, FlowState::Failed(_))).await;
     assert!((60..65).contains(&asked_at.elapsed().as_secs()), "{:?}", asked_at.elapsed());
+}
+
+/// Whoever looks at a start that takes long is told why: cluster, addresses, last error.
+#[tokio::test(start_paused = true)]
+async fn a_start_says_what_it_waits_for() {
+    let world = World::new(13).await;
+    world.source.create_topic("t1", 1, 1, &[]).unwrap();
+    let addresses = |cluster: &EmbeddedCluster| cluster.bootstrap().replace(',', ", ");
+    let (source, target) = (addresses(&world.source), addresses(&world.target));
+    let (source, target) = (format!("cluster A ({source})"), format!("cluster B ({target})"));
+    let up = Link::Up(Duration::from_micros(100));
+
+    // The target first: MirrorMaker may be alive on it. One that is found is told of in the same way.
+    let mut member = mirror_maker(&world);
+    joined(&mut member).await;
+    world.set_links("kmirror", &world.target, Link::Refused);
+    let mut owner = world.owner("kmirror", settings());
+    owner.waits_for(&[&target, "whether MirrorMaker is alive", "group A-mm2", "refused"]).await;
+    world.set_links("kmirror", &world.target, up);
+    owner.waits_for(&[&target, "MirrorMaker to leave", "group A-mm2", "1 member"]).await;
+    member.leave().await;
+    owner.granted().await;
+    owner.stop().await;
+
+    world.set_links("kmirror", &world.source, Link::Refused);
+    let mut owner = world.owner("kmirror", settings());
+    owner.waits_for(&[&source, "to answer", "refused"]).await;
+    world.set_links("kmirror", &world.source, up);
+    owner.waits_no_longer().await;
+    owner.granted().await;
+    owner.ready("t1").await;
+
+    let mut second = world.owner("second", settings());
+    second.waits_for(&["another kmirror", &target]).await;
+    owner.stop().await;
+    second.waits_no_longer().await;
+    second.granted().await;
+
+    // A target that is there, but cannot coordinate groups.
+    second.stop().await;
+    world.target.fault(FaultRule {
+        key: Some(ApiKey::JoinGroup),
+        broker: None,
+        when: When::After(0),
+        times: 1_000_000,
+        effect: Effect::Error(15),
+    });
+    let mut owner = world.owner("kmirror", settings());
+    owner.waits_for(&["the lease of this flow", &target, "COORDINATOR_NOT_AVAILABLE"]).await;
+    world.target.clear_faults();
+    owner.granted().await;
+    owner.stop().await;
 }
 
 /// A holder that was cut off for a while, but not given up, gets its lease again.

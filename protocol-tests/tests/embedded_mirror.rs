@@ -3,18 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kmirror::broker::{self, EmbeddedCluster, log};
-use kmirror::config;
+use kafka_protocol::messages::ApiKey;
+use kmirror::broker::{Effect, EmbeddedCluster, FaultRule, When, log};
 use kmirror::mirror::Replicator;
 use kmirror::mirror::status::{EventKind, FlowState, ReplicatorStatus};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
 use kmirror::seam::{Link, Seam, Simulation};
-
-async fn cluster(seam: &Seam, seed: u64, host: &str) -> EmbeddedCluster {
-    let settings =
-        broker::Settings { brokers: 3, seed, address: host.parse().unwrap(), ..broker::Settings::default() };
-    EmbeddedCluster::start(seam.clone(), settings).await.unwrap()
-}
+use protocol_tests::inside::{self, cluster, numbered, replicator};
 
 fn file(a: &EmbeddedCluster, b: &EmbeddedCluster, more: &str) -> String {
     format!(
@@ -25,26 +20,16 @@ fn file(a: &EmbeddedCluster, b: &EmbeddedCluster, more: &str) -> String {
     )
 }
 
-fn replicator(seam: &Seam, file: &str) -> Replicator {
-    let report = config::load("test.properties", file.as_bytes(), &config::Options::default());
-    let settings = report.settings.unwrap_or_else(|| panic!("{:?}", report.problems));
-    Replicator::start(seam.clone(), settings.process)
+fn append(cluster: &EmbeddedCluster, topic: &str, partition: i32, first: u32, count: u32, codec: Codec) {
+    cluster.append(topic, partition, &numbered(first, count, codec)).unwrap();
 }
 
-fn append(cluster: &EmbeddedCluster, topic: &str, partition: i32, first: u32, count: u32, codec: Codec) {
-    let mut builder = BatchBuilder::new(BatchOptions::new(codec));
-    for number in first..first + count {
-        let record = RecordData {
-            timestamp: i64::from(number),
-            key: Some(Bytes::from(format!("{number}"))),
-            value: Some(Bytes::from(format!("value {number}"))),
-            headers: vec![(Bytes::from_static(b"h"), None)],
-        };
-        builder.push(&record).unwrap();
-    }
-    let batch = builder.build().unwrap();
-    let origin = log::Origin::Client(log::Verification::Missing);
-    cluster.log(topic, partition, |log| log.append(0, 0, &batch, origin).unwrap()).unwrap();
+/// A record that is larger than some topics take.
+fn append_large(cluster: &EmbeddedCluster, topic: &str) {
+    let mut builder = BatchBuilder::new(BatchOptions::new(Codec::None));
+    let value = Some(Bytes::from(vec![7; 5_000]));
+    builder.push(&RecordData { timestamp: 1, key: None, value, headers: Vec::new() }).unwrap();
+    cluster.append(topic, 0, &builder.build().unwrap()).unwrap();
 }
 
 fn records(cluster: &EmbeddedCluster, topic: &str, partition: i32) -> Vec<RecordData> {
@@ -70,15 +55,7 @@ fn records(cluster: &EmbeddedCluster, topic: &str, partition: i32) -> Vec<Record
 }
 
 async fn until(replicator: &Replicator, what: &str, condition: impl Fn(&ReplicatorStatus) -> bool) {
-    let started = tokio::time::Instant::now();
-    loop {
-        let status = replicator.status().await;
-        if condition(&status) {
-            return;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}: {status:#?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    inside::until(replicator, what, condition, ReplicatorStatus::clone).await;
 }
 
 async fn copies_topics(seam: Seam, hosts: [&str; 2]) {
@@ -188,7 +165,8 @@ async fn topics_that_are_created_anew_stop_or_go_on_with_a_gap() {
         b.recreate_topic("A.target-anew").unwrap();
         append(&a, "target-anew", 0, 10, 5, Codec::None);
         reach("target-anew", 15).await;
-        let wanted = if append_anew { None } else { Some("source_reset") };
+        let reset_reason = if append_anew { None } else { Some("source_reset") };
+        let wanted = reset_reason;
         until(&replicator, "the reset", |status| {
             let partition = &status.flows[0].partitions[&("source-anew".into(), 0)];
             let stopped = partition.stopped.as_ref().map(|stopped| stopped.reason);
@@ -211,6 +189,109 @@ async fn topics_that_are_created_anew_stop_or_go_on_with_a_gap() {
         assert_eq!(records(&b, "A.target-anew", 0), records(&a, "target-anew", 0)[10..]);
         let copied = records(&b, "A.source-anew", 0);
         assert_eq!(copied.len(), if append_anew { 13 } else { 10 });
+        // What stopped it stands also after restarts, each of which stores what it knows.
+        for _ in 0..2 {
+            let replicator = inside::replicator(&seam, &file(&a, &b, more));
+            until(&replicator, "the same again", |status| {
+                let partition = status.flows[0].partitions.get(&("source-anew".into(), 0));
+                let reset = status.flows[0].discovered && partition.is_some();
+                reset
+                    && partition.is_some_and(|partition| {
+                        let stopped = partition.stopped.as_ref().map(|stopped| stopped.reason);
+                        stopped == reset_reason && (append_anew || partition.position.is_none())
+                    })
+            })
+            .await;
+            replicator.stop().await;
+            assert_eq!(records(&b, "A.source-anew", 0), copied);
+        }
         assert!(b.violations().is_empty(), "{:?}", b.violations());
+    }
+}
+
+/// A partition that does not go on shows by how much it falls behind, for whatever reason it stopped.
+#[tokio::test(start_paused = true)]
+async fn the_lag_of_a_stopped_partition_grows() {
+    for (isolation, seed) in [("read_committed", 31), ("read_uncommitted", 32)] {
+        let seam = Seam::Simulated(Simulation::new(seed));
+        let (a, b) = (cluster(&seam, 1, "10.0.0.1").await, cluster(&seam, 2, "10.0.0.2").await);
+        for topic in ["oversize", "anew", "gone"] {
+            a.create_topic(topic, 1, 1, &[]).unwrap();
+            append(&a, topic, 0, 0, 10, Codec::None);
+        }
+        b.create_topic("A.oversize", 1, 1, &[("max.message.bytes", "1000")]).unwrap();
+        let more = format!("A.consumer.isolation.level = {isolation}\nsync.topic.configs.enabled = false");
+        let replicator = replicator(&seam, &file(&a, &b, &more));
+        let shows = async |topic: &str, reason: Option<&str>, lag: Option<i64>| {
+            let since = tokio::time::Instant::now();
+            until(&replicator, topic, |status| {
+                let shown = status.flows[0].partitions.get(&(topic.into(), 0));
+                shown.is_some_and(|shown| {
+                    let stopped = shown.stopped.as_ref().map(|stopped| stopped.reason);
+                    stopped == reason && shown.lag() == lag
+                })
+            })
+            .await;
+            assert!(since.elapsed() < Duration::from_secs(20), "{topic}: {:?}", since.elapsed());
+        };
+        for topic in ["oversize", "anew", "gone"] {
+            shows(topic, None, Some(0)).await;
+        }
+        append_large(&a, "oversize");
+        shows("oversize", Some("oversize"), Some(1)).await;
+        a.recreate_topic("anew").unwrap();
+        append(&a, "anew", 0, 100, 3, Codec::None);
+        shows("anew", Some("source_reset"), Some(3)).await;
+        a.delete_topic("gone").unwrap();
+        shows("gone", Some("topic_gone"), None).await;
+        for round in 1..4 {
+            append(&a, "oversize", 0, 10 + round, 1, Codec::None);
+            append(&a, "anew", 0, 100 + 5 * round, 5, Codec::None);
+            shows("oversize", Some("oversize"), Some(1 + i64::from(round))).await;
+            shows("anew", Some("source_reset"), Some(3 + 5 * i64::from(round))).await;
+        }
+        replicator.stop().await;
+    }
+}
+
+/// A target that takes a batch long after everybody has given it up: it stands before what the next process writes. It is there
+/// twice, but no record stands behind a newer one.
+#[tokio::test(start_paused = true)]
+async fn what_arrives_late_stands_before_what_a_successor_writes() {
+    for late_s in [35, 45] {
+        let seam = Seam::Simulated(Simulation::new(41));
+        let (a, b) = (cluster(&seam, 1, "10.0.0.1").await, cluster(&seam, 2, "10.0.0.2").await);
+        a.create_topic("t", 1, 1, &[]).unwrap();
+        b.create_topic("A.t", 1, 1, &[]).unwrap();
+        let Some((Some(leader), _)) = b.leader("A.t", 0) else { panic!("A.t-0 has a leader") };
+        let first = replicator(&seam, &file(&a, &b, ""));
+        append(&a, "t", 0, 0, 10, Codec::None);
+        let at = |status: &ReplicatorStatus| {
+            status.flows[0].partitions.get(&("t".into(), 0)).and_then(|partition| partition.position)
+        };
+        until(&first, "the start", |status| at(status) == Some(10)).await;
+        b.fault(FaultRule {
+            key: Some(ApiKey::Produce),
+            broker: Some(leader),
+            when: When::After(0),
+            times: 1,
+            effect: Effect::Delay(Duration::from_secs(late_s)),
+        });
+        append(&a, "t", 0, 10, 10, Codec::None);
+        until(&first, "the batch that is late", |status| {
+            status.flows[0].partitions.values().any(|partition| partition.unacknowledged_batches > 0)
+        })
+        .await;
+        let stopped_at = tokio::time::Instant::now();
+        let second = replicator(&seam, &file(&a, &b, ""));
+        first.stop().await;
+        assert!((30..32).contains(&stopped_at.elapsed().as_secs()), "{:?}", stopped_at.elapsed());
+        append(&a, "t", 0, 20, 10, Codec::None);
+        until(&second, "the successor", |status| at(status) == Some(30)).await;
+        assert!(stopped_at.elapsed().as_secs() >= 48, "{:?}", stopped_at.elapsed());
+        second.stop().await;
+        let numbers: Vec<i64> = records(&b, "A.t", 0).iter().map(|record| record.timestamp).collect();
+        let wanted: Vec<i64> = (0..20).chain(10..30).collect();
+        assert_eq!(numbers, wanted);
     }
 }

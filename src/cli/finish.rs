@@ -90,6 +90,9 @@ fn judge(flow: &FlowStatus, patience: Patience) -> Option<Vec<String>> {
 }
 
 fn never_began(flow: &FlowStatus, name: &str) -> String {
+    if let Some(waiting) = &flow.waiting_for {
+        return format!("{name}: nothing could be copied: it still waits for {}", waiting.what);
+    }
     match (&flow.last_error, &flow.state) {
         (_, FlowState::Paused { connector, target_state, .. }) => format!(
             "{name}: MirrorMaker's {connector} is {target_state}: resume it, or set kmirror.on.paused = ignore"
@@ -135,6 +138,7 @@ mod tests {
             source: Arc::from("A"),
             target: Arc::from("B"),
             state,
+            waiting_for: None,
             discovered: true,
             partitions: numbered.collect(),
             failed_topics,

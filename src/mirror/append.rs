@@ -408,6 +408,11 @@ impl Append {
         }
     }
 
+    /// Batches of which it is not known whether they are in the log, or still will be.
+    pub fn in_doubt(&self) -> usize {
+        self.unacked.iter().filter(|unacked| unacked.in_doubt || unacked.sent != Sent::NotAppended).count()
+    }
+
     /// The remedy of the first failure, once nothing is in flight any more.
     pub fn settled(&self) -> Option<Remedy> {
         match self.phase {

@@ -3,8 +3,10 @@
 //! It carries what the lanes, the control task and the clusters' views say to the engine, and what the engine wants to
 //! the lanes. Positions are stored on a timer from what is acknowledged at that moment, one save at a time.
 
+mod ends;
 mod report;
 mod stop;
+mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,23 +18,22 @@ use tokio::time::{Instant, sleep_until};
 
 use super::append::Inquiry;
 use super::budget::Budget;
-use super::control::{Control, ControlEvent, Granted, PartitionStart, TopicReady, start_control};
-use super::engine::{Command, Engine, EngineSettings, NewPartition, Position, RewriteJob};
+use super::control::{Control, ControlEvent, Granted, TopicReady, start_control};
+use super::engine::{Command, Engine, EngineSettings, Position, RewriteJob};
 use super::evidence::{self, Evidence};
 use super::groups::{Groups, TranslateRequest};
 use super::producer_id::ask_until_answered;
 use super::settings::FlowSettings;
-use super::start::StartAt;
 use super::state::records::{Position as StoredPosition, StateRecord};
 use super::state::{PositionStore, StoreError, TopicPartition};
-use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus};
+use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus, Waiting};
 use super::syncs::{self, Occasion, Syncs, Written};
 use super::topics::sync::Followed;
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
 use crate::client::produce::{ProduceLane, spawn_produce_lane};
 use crate::client::{
     Cluster, ClusterView, FetchCommand, FetchEvent, HostPort, LaneId, PartitionKey, ProduceCommand,
-    ProduceEvent, Topics,
+    ProduceEvent,
 };
 use crate::net::Backoff;
 use crate::record::{self, Piece};
@@ -115,6 +116,7 @@ struct Owner {
     engine: Engine,
     started: Instant,
     state: FlowState,
+    waiting_for: Option<Waiting>,
     store: Option<PositionStore>,
     keys: BTreeMap<(Arc<str>, i32), PartitionKey>,
     topics: BTreeMap<Arc<str>, TopicReady>,
@@ -124,6 +126,8 @@ struct Owner {
     saved: BTreeMap<TopicPartition, i64>,
     /// Partitions that were copied when the right to write was lost, and have no start since.
     unsure: BTreeSet<TopicPartition>,
+    /// Topics that were there when the right to write was lost, and that nothing has been said of since.
+    unconfirmed: BTreeSet<Arc<str>>,
     saving: Option<JoinHandle<Saved>>,
     last_error: Option<String>,
     lanes: Lanes,
@@ -137,6 +141,7 @@ struct Owner {
     stopping: Option<Instant>,
     writes: watch::Sender<bool>,
     syncs: Syncs,
+    ends: ends::Ends,
     groups: Option<Groups>,
     translations: mpsc::Receiver<TranslateRequest>,
     translator: mpsc::Sender<TranslateRequest>,
@@ -176,17 +181,6 @@ impl Lanes {
     }
 }
 
-/// Whose position a start was decided from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// The right to write has not been lost since the last start.
-    First,
-    /// It was lost, but nobody is known to have copied more than we have: the engine goes on.
-    Ours,
-    /// It was lost, and somebody else has written since, or the logs are others now.
-    Others,
-}
-
 /// What woke the owner.
 enum Wake {
     Request(Option<Request>),
@@ -200,6 +194,7 @@ enum Wake {
     Synced(Written),
     Translate(TranslateRequest),
     Look,
+    Ends(ends::Look),
     Fetch(LaneId, FetchEvent),
     Flush,
     Timer,
@@ -234,6 +229,7 @@ impl Owner {
             control_ended: false,
             started: Instant::now(),
             state: FlowState::Starting,
+            waiting_for: None,
             store: None,
             keys: BTreeMap::new(),
             topics: BTreeMap::new(),
@@ -242,6 +238,7 @@ impl Owner {
             discovered: false,
             saved: BTreeMap::new(),
             unsure: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
             saving: None,
             last_error: None,
             lanes: Lanes::new(),
@@ -254,6 +251,7 @@ impl Owner {
             evidence_sender,
             stopping: None,
             writes: watch::Sender::new(false),
+            ends: ends::Ends::new(),
             groups: None,
             translations,
             translator,
@@ -304,6 +302,7 @@ impl Owner {
                         self.syncs.look(&mut self.engine, Occasion::Tick);
                     }
                 }
+                Wake::Ends(look) => self.on_ends(look),
                 Wake::Synced(written) => self.syncs.on_written(written),
                 Wake::Translate(request) => self.translate(request),
                 Wake::Timer => self.engine.on_timer(self.started.elapsed()),
@@ -341,6 +340,7 @@ impl Owner {
             () = self.control.orders.room() => Wake::Room,
             () = sleep_until(flush_at) => Wake::Flush,
             () = sleep_until(look_at) => Wake::Look,
+            look = self.ends.next() => Wake::Ends(look),
             Some((lane, event)) = self.lanes.fetch_events.recv() => Wake::Fetch(lane, event),
         }
     }
@@ -354,18 +354,25 @@ impl Owner {
                     tracing::error!(source = %self.settings.source, target = %self.settings.target, "{reason}");
                 }
                 let over = state == FlowState::Stopped;
+                if over || matches!(state, FlowState::Failed(_)) {
+                    self.waiting_for = None;
+                }
                 self.state = state;
                 return over;
             }
+            ControlEvent::Waiting(waiting) => self.waiting_for = waiting,
             ControlEvent::Granted(granted) => self.on_granted(granted),
             ControlEvent::Revoked { reason } => self.on_revoked(reason),
             ControlEvent::TopicReady(topic) => self.on_topic(topic),
             ControlEvent::TopicFailed { topic, reason, .. } => {
+                self.unconfirmed.remove(&topic);
                 tracing::warn!(source = %self.settings.source, topic = %topic, "{reason}");
                 self.failed_topics.insert(topic, reason);
             }
-            ControlEvent::TopicGone { topic, reason } => self.on_topic_gone(&topic, &reason),
-            ControlEvent::Discovered { pending, .. } => self.discovered = pending == 0,
+            ControlEvent::TopicGone { topic, planned, reason } => {
+                self.on_topic_gone(&topic, planned.as_ref(), &reason);
+            }
+            ControlEvent::Discovered { pending, .. } => self.on_discovered(pending),
             ControlEvent::Followed { followed, status } => self.on_followed(followed, status),
         }
         false
@@ -407,6 +414,7 @@ impl Owner {
         self.last_error = Some(reason);
         self.state = FlowState::Starting;
         let copied = self.keys.iter().filter(|(_, key)| self.engine.position(**key).is_some());
+        self.unconfirmed = self.topics.keys().cloned().collect();
         self.unsure.extend(copied.map(|((topic, index), _)| TopicPartition::new(topic.clone(), *index)));
         self.control.orders.forget();
         self.engine.suspend(self.started.elapsed());
@@ -415,99 +423,6 @@ impl Owner {
         self.saving = None;
         self.cease();
         self.discovered = false;
-    }
-
-    fn on_topic(&mut self, ready: TopicReady) {
-        let now = self.started.elapsed();
-        let topic = ready.source.name.clone();
-        self.failed_topics.remove(&topic);
-        let before = self.topics.insert(topic.clone(), ready.clone());
-        if let Some(before) = before {
-            self.follow_ids(&before, &ready);
-        }
-        self.engine.set_limits(&ready.remote.name, ready.limits);
-        for (&partition, start) in &ready.starts {
-            let key = self.key_of(&ready, partition);
-            match start {
-                PartitionStart::At(at) => {
-                    if let Some(gap) = &at.gap {
-                        self.engine.record_gap(key, gap.from, gap.to, gap.reason.clone());
-                    }
-                    let downstream = Some(at.downstream).filter(|&offset| offset >= 0);
-                    // What is stored now is what this start was decided from.
-                    let at_source = TopicPartition::new(topic.clone(), partition);
-                    self.saved.remove(&at_source);
-                    match self.standing_of(&at_source, key, at) {
-                        Standing::Ours => {}
-                        Standing::First if self.engine.runs(key) => {}
-                        Standing::Others => self.engine.start_after_other(key, at.offset, downstream, now),
-                        Standing::First => {
-                            self.recall_map(key, &ready, partition);
-                            self.engine.start(key, at.offset, downstream, now);
-                        }
-                    }
-                }
-                PartitionStart::Stopped(stopped) => {
-                    self.engine.stop(key, stopped.reason, stopped.message.clone())
-                }
-            }
-        }
-        self.follow_leaders();
-        self.source.request_refresh_of(Topics::Named(vec![topic]));
-        self.target.request_refresh_of(Topics::Named(vec![ready.remote.name.clone()]));
-    }
-
-    /// Who has written what a start was decided from.
-    ///
-    /// What is stored may be less than what this process has stored: a save that was repeated may be under way twice, and
-    /// its first copy arrives after later saves. All that we know to be on the target is there all the same.
-    fn standing_of(&mut self, partition: &TopicPartition, key: PartitionKey, at: &StartAt) -> Standing {
-        let is_unsure = self.unsure.remove(partition);
-        match self.engine.position(key).filter(|_| is_unsure) {
-            Some(position) if at.gap.is_none() && at.offset <= position => Standing::Ours,
-            Some(_) => Standing::Others,
-            None => Standing::First,
-        }
-    }
-
-    fn key_of(&mut self, ready: &TopicReady, partition: i32) -> PartitionKey {
-        let topic = ready.source.name.clone();
-        if let Some(&key) = self.keys.get(&(topic.clone(), partition)) {
-            return key;
-        }
-        let key = self.engine.add(&NewPartition {
-            topic: topic.clone(),
-            topic_id: ready.source.id,
-            partition,
-            remote_topic: ready.remote.name.clone(),
-            remote_topic_id: ready.remote.id,
-            limits: ready.limits,
-        });
-        self.keys.insert((topic, partition), key);
-        key
-    }
-
-    /// A topic was created anew on either side: where its partitions go on is decided from how far they are.
-    fn follow_ids(&mut self, before: &TopicReady, ready: &TopicReady) {
-        if before.source.id == ready.source.id && before.remote.id == ready.remote.id {
-            return;
-        }
-        let positions = self.positions_of(&ready.source.name);
-        self.engine.set_source_topic_id(&ready.source.name, ready.source.id);
-        self.engine.set_target_topic_id(&ready.remote.name, ready.remote.id);
-        for (partition, position) in positions {
-            if !ready.starts.contains_key(&partition.partition) {
-                self.control.orders.restart(partition, Some(position));
-            }
-        }
-    }
-
-    fn on_topic_gone(&mut self, topic: &Arc<str>, reason: &str) {
-        self.failed_topics.remove(topic);
-        self.topics.remove(topic);
-        for ((_, _), &key) in self.keys.range((topic.clone(), 0)..=(topic.clone(), i32::MAX)) {
-            self.engine.stop(key, "topic_gone", reason.to_owned());
-        }
     }
 
     /// Tells the engine who leads what.

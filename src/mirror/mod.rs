@@ -8,6 +8,7 @@ pub mod control;
 pub mod dry_run;
 mod engine;
 mod evidence;
+mod fields;
 mod filter;
 mod flow;
 mod groups;
@@ -35,6 +36,7 @@ pub mod takeover;
 pub mod topics;
 mod window;
 
+pub use fields::FieldError;
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use name_format::{NameFormat, Parsed};
 pub use policy::{

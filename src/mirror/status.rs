@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::measure::{Latency, TrafficStatus};
+use super::start::SOURCE_RESET;
 use super::state::TopicPartition;
 
 /// Everything at one moment.
@@ -54,6 +55,8 @@ pub struct FlowStatus {
     pub target: Arc<str>,
     /// Where it stands.
     pub state: FlowState,
+    /// What it waits for before it can copy; `None` when it does not, or not for long yet.
+    pub waiting_for: Option<Waiting>,
     /// All selected topics have been looked at, and each of their partitions has its start.
     pub discovered: bool,
     /// Partitions by (source topic, partition).
@@ -241,6 +244,15 @@ pub enum FlowState {
     Failed(String),
 }
 
+/// What a flow waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// For people: cluster, addresses, last error. It completes "waits for …".
+    pub what: String,
+    /// Since when, in ms since the epoch.
+    pub since_ms: i64,
+}
+
 /// One source partition.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionStatus {
@@ -289,12 +301,21 @@ impl PartitionStatus {
         matches!((self.position, self.end_at_start), (Some(position), Some(end)) if position >= end)
     }
 
-    /// Source offsets still to be copied: up to the last stable offset when that is what is read.
+    /// Source offsets still to be copied: up to the last stable offset when that is what is read. Of a partition that is
+    /// stopped because its log is another one than the position speaks of, or before it had a position: the whole log.
     pub fn lag(&self) -> Option<i64> {
         let end = self.last_stable_offset.or(self.high_watermark)?;
-        Some((end - self.position?).max(0))
+        let copied = match &self.stopped {
+            Some(stopped) if stopped.reason == SOURCE_RESET => None,
+            _ => self.position,
+        };
+        let from = copied.or(self.log_start_offset.filter(|_| self.stopped.is_some()))?;
+        Some((end - from).max(0))
     }
 }
+
+/// [`Stopped::reason`] of a partition whose topic was deleted at the source.
+pub const TOPIC_GONE: &str = "topic_gone";
 
 /// Why a partition is not replicated now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -416,4 +437,35 @@ pub struct BrokerStatus {
     pub last_error: Option<String>,
     /// Time that the broker asked us to wait, in ms.
     pub throttle_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_counted_from_what_is_copied_of_this_log() {
+        let stopped = |reason| Stopped { reason, message: String::new(), since_ms: 0, retry_ms: None };
+        for (reason, position, ends, lag) in [
+            (None, Some(7), Some((5, 20)), Some(13)),
+            (None, Some(25), Some((5, 20)), Some(0)),
+            (None, None, Some((5, 20)), None),
+            (None, Some(7), None, None),
+            (Some("oversize"), Some(7), Some((5, 20)), Some(13)),
+            (Some("oversize"), Some(7), None, None),
+            (Some(SOURCE_RESET), Some(400), Some((5, 20)), Some(15)),
+            (Some(SOURCE_RESET), None, Some((5, 20)), Some(15)),
+            (Some("no_position"), None, Some((5, 20)), Some(15)),
+            (Some(TOPIC_GONE), Some(7), None, None),
+        ] {
+            let partition = PartitionStatus {
+                stopped: reason.map(stopped),
+                position,
+                log_start_offset: ends.map(|(start, _)| start),
+                high_watermark: ends.map(|(_, end)| end),
+                ..PartitionStatus::default()
+            };
+            assert_eq!(partition.lag(), lag, "{reason:?} {position:?} {ends:?}");
+        }
+    }
 }

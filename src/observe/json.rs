@@ -30,7 +30,8 @@ pub fn unready(status: &ReplicatorStatus) -> String {
     }
     for flow in &status.flows {
         if !matches!(flow.state, FlowState::Running | FlowState::Standby | FlowState::Paused { .. }) {
-            let why = detail(&flow.state).or_else(|| flow.last_error.clone());
+            let waits = || flow.waiting_for.as_ref().map(|waiting| format!("waits for {}", waiting.what));
+            let why = detail(&flow.state).or_else(waits).or_else(|| flow.last_error.clone());
             let why = why.map_or(String::new(), |why| format!(": {why}"));
             lines.push_str(&format!(
                 "{}->{} is {}{why}\n",
@@ -71,6 +72,9 @@ fn flow(flow: &FlowStatus) -> Value {
         "target": &*flow.target,
         "state": state_word(&flow.state),
         "detail": detail(&flow.state),
+        "waiting_for": flow.waiting_for.as_ref().map(|waiting| {
+            json!({ "what": waiting.what, "since_ms": waiting.since_ms })
+        }),
         "discovered": flow.discovered,
         "last_error": flow.last_error,
         "lag_offsets": flow.partitions.values().filter_map(PartitionStatus::lag).sum::<i64>(),
@@ -184,6 +188,7 @@ fn broker(cluster: &str, id: i32, broker: &BrokerStatus) -> Value {
 mod tests {
     use super::super::example;
     use super::*;
+    use crate::mirror::status::Waiting;
 
     #[test]
     fn the_document_of_an_example() {
@@ -204,7 +209,13 @@ mod tests {
             (FlowState::Failed("x".to_owned()), "B->A is failed: x\n"),
         ] {
             status.flows[1].state = state;
+            status.flows[1].waiting_for = None;
             assert_eq!(unready(&status), line);
         }
+        let what = "cluster A (a:9092) to answer: refused".to_owned();
+        status.flows[1].state = FlowState::Starting;
+        status.flows[1].waiting_for = Some(Waiting { what, since_ms: 1 });
+        let wanted = "B->A is starting: waits for cluster A (a:9092) to answer: refused\n";
+        assert_eq!(unready(&status), wanted);
     }
 }

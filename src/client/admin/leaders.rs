@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
@@ -52,9 +53,24 @@ impl Cluster {
         R::Response: Send,
         T: Clone + Send + Sync + 'static,
     {
+        self.ask_leaders_within::<R, T, V>(wanted, build, parts, self.settings().default_api_timeout).await
+    }
+
+    pub(super) async fn ask_leaders_within<R, T, V>(
+        &self,
+        wanted: BTreeMap<TopicPartition, T>,
+        build: impl Fn(i16, &[Wanted<T>]) -> R + Clone + Send + Sync + 'static,
+        parts: impl Fn(R::Response) -> Vec<Part<V>>,
+        limit: Duration,
+    ) -> Each<TopicPartition, V>
+    where
+        R: Api,
+        R::Response: Send,
+        T: Clone + Send + Sync + 'static,
+    {
         let mut round =
             Round { cluster: self, pending: wanted, done: BTreeMap::new(), last: BTreeMap::new() };
-        let mut retry = self.retry(R::API);
+        let mut retry = self.retry_for(R::API, limit);
         while !round.pending.is_empty() {
             let error = match retry.within(round.turn(&build, &parts)).await {
                 Ok(Some(error)) => error,

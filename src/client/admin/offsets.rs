@@ -1,6 +1,7 @@
 //! What the leaders know of offsets: earliest, latest, by time; ends of leader epochs; producers; deletion up to an offset.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::delete_records_response::DeleteRecordsTopicResult;
@@ -92,10 +93,21 @@ impl Cluster {
         wanted: impl IntoIterator<Item = (TopicPartition, OffsetSpec)>,
         isolation_level: IsolationLevel,
     ) -> Each<TopicPartition, ListedOffset> {
+        self.list_offsets_within(wanted, isolation_level, self.settings().default_api_timeout).await
+    }
+
+    /// As [`Cluster::list_offsets`], tried for so long in all; what has been answered by then counts.
+    pub async fn list_offsets_within(
+        &self,
+        wanted: impl IntoIterator<Item = (TopicPartition, OffsetSpec)>,
+        isolation_level: IsolationLevel,
+        limit: Duration,
+    ) -> Each<TopicPartition, ListedOffset> {
         let build = move |version, wanted: &[Wanted<OffsetSpec>]| {
             list_offsets_request(version, wanted, isolation_level)
         };
-        self.ask_leaders::<ListOffsetsRequest, _, _>(wanted.into_iter().collect(), build, listed).await
+        let wanted = wanted.into_iter().collect();
+        self.ask_leaders_within::<ListOffsetsRequest, _, _>(wanted, build, listed, limit).await
     }
 
     /// Asks the leaders where leader epochs end.

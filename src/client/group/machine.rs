@@ -179,9 +179,8 @@ impl Machine {
             ErrorCode::UNKNOWN_MEMBER_ID => self.lost(LostReason::GivenUp),
             ErrorCode::FENCED_INSTANCE_ID => self.lost(LostReason::Fenced),
             ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => {
-                (Change::Nothing, self.disconnected())
+                (Change::Refused(code), self.disconnected())
             }
-            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS => (Change::Nothing, Then::Backoff),
             code => (Change::Refused(code), Then::Backoff),
         }
     }
@@ -249,9 +248,9 @@ mod tests {
             (22, Change::Lost(LostReason::Overtaken), Then::Go, Some(outside("m"))),
             (25, Change::Lost(LostReason::GivenUp), Then::Go, Some(outside(""))),
             (82, Change::Lost(LostReason::Fenced), Then::Go, Some(outside(""))),
-            (14, Change::Nothing, Then::Backoff, None),
-            (15, Change::Nothing, Then::FindCoordinator, None),
-            (16, Change::Nothing, Then::FindCoordinator, None),
+            (14, Change::Refused(ErrorCode(14)), Then::Backoff, None),
+            (15, Change::Refused(ErrorCode(15)), Then::FindCoordinator, None),
+            (16, Change::Refused(ErrorCode(16)), Then::FindCoordinator, None),
             (30, Change::Refused(ErrorCode(30)), Then::Backoff, None),
         ] {
             let mut machine = stable(now);
@@ -269,7 +268,7 @@ mod tests {
             ("m", 79, Change::Refused(ErrorCode(79)), Then::Backoff, "m"),
             ("m", 27, Change::Nothing, Then::Backoff, "m"),
             ("", 23, Change::Refused(ErrorCode(23)), Then::Backoff, ""),
-            ("", 16, Change::Nothing, Then::FindCoordinator, ""),
+            ("", 16, Change::Refused(ErrorCode(16)), Then::FindCoordinator, ""),
             ("", 999, Change::Refused(ErrorCode(999)), Then::Backoff, ""),
         ] {
             let mut machine = Machine { heartbeat_interval: INTERVAL, state: outside(id) };

@@ -8,6 +8,7 @@
 //!     ─► (TopicReady | TopicFailed | TopicGone | Discovered)*  ─► Revoked ─► State(Standby) ─► Granted ─► …
 //! State(Failed) and State(Stopped) are the last event.
 //! ```
+//! `Waiting` stands between any two of them.
 //! Nothing may be written to the target before `Granted` nor after `Revoked`, but for what is on the wire already.
 //! Everything that a `TopicReady` said is void after `Revoked`; the next `Granted` says it all again.
 //! Rounds are level-triggered: each compares what both clusters say, and the next one repairs what one could not do.
@@ -19,6 +20,7 @@ mod resolve;
 mod round;
 mod starts;
 mod task;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use super::plan::TargetLimits;
 use super::start::StartAt;
 use super::state::records::{Gap, Position, ProducerRecord};
 use super::state::{PositionStore, TopicPartition};
-use super::status::{FlowState, Stopped, SyncStatus};
+use super::status::{FlowState, Stopped, SyncStatus, Waiting};
 use super::topics::sync::Followed;
 
 pub use orders::Orders;
@@ -40,6 +42,8 @@ pub use task::{Control, start_control};
 pub enum ControlEvent {
     /// Where the flow stands. `Running` and `Stopping` are for the owner itself to say.
     State(FlowState),
+    /// What is waited for before anything can be copied; `None` when that is over.
+    Waiting(Option<Waiting>),
     /// This process writes the flow from now on.
     Granted(Granted),
     /// It no longer does. Stop writing at once, forget all partitions, store nothing more.
@@ -62,6 +66,8 @@ pub enum ControlEvent {
     TopicGone {
         /// Source topic.
         topic: Arc<str>,
+        /// What was to be copied of it; `None` when it was refused from the first.
+        planned: Option<Planned>,
         /// Why: deleted at the source, or no longer selected.
         reason: String,
     },
@@ -111,6 +117,15 @@ pub struct TopicReady {
     pub starts: BTreeMap<i32, PartitionStart>,
 }
 
+/// What was to be copied of a topic, as far as it was ever known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The topic at the source, with the most partitions that it had.
+    pub source: TopicRef,
+    /// Its name on the target.
+    pub remote: Arc<str>,
+}
+
 /// A topic of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicRef {
@@ -146,4 +161,7 @@ pub enum ControlCommand {
     Discover,
     /// Everything is drained and stored: give the flow back and end.
     Stop,
+    /// End, but brokers may still take what was sent to them: the lease is left to run out, so that nobody else writes
+    /// before that.
+    StopInDoubt,
 }

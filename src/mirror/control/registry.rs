@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ControlEvent, TopicRef};
+use super::{ControlEvent, Planned, TopicRef};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::topics::diff::{Action, Diff, TopicDiff};
 use crate::net::Backoff;
 
 /// Between attempts to create or grow a topic.
 pub(super) const TOPIC_BACKOFF: Backoff = Backoff::millis(1_000, 60_000);
+
+/// Why a topic is no longer replicated.
+const GONE: &str = "it is no longer there at the source";
 
 /// All selected topics.
 #[derive(Debug, Default)]
@@ -25,6 +28,7 @@ pub(super) struct Registry {
 /// One selected topic.
 #[derive(Debug, Default)]
 struct Entry {
+    planned: Option<Planned>,
     ready: Option<(TopicRef, TopicRef)>,
     unstarted: BTreeSet<i32>,
     failures: u32,
@@ -33,6 +37,13 @@ struct Entry {
 }
 
 impl Entry {
+    fn plan(&mut self, topic: &TopicDiff) {
+        let known = self.planned.as_ref().map_or(0, |planned| planned.source.partitions);
+        let partitions = topic.view.partitions.max(known);
+        let source = TopicRef { name: Arc::clone(&topic.source), id: topic.view.id, partitions };
+        self.planned = Some(Planned { source, remote: Arc::clone(&topic.remote) });
+    }
+
     /// What is awaited of this topic without having failed: its unstarted partitions, those that the target does not
     /// show yet, or the topic itself.
     fn pending(&self) -> usize {
@@ -65,11 +76,11 @@ impl Registry {
     pub(super) fn observe(&mut self, diff: &Diff, now: Duration) -> Round {
         let mut round = Round::default();
         let selected: BTreeSet<&Arc<str>> = diff.topics.iter().map(|topic| &topic.source).collect();
-        self.topics.retain(|topic, _| {
+        self.topics.retain(|topic, entry| {
             let stays = selected.contains(topic) || diff.refused.contains_key(topic);
             if !stays {
-                let reason = "it is no longer there at the source".to_owned();
-                round.events.push(ControlEvent::TopicGone { topic: Arc::clone(topic), reason });
+                let (topic, planned, reason) = (Arc::clone(topic), entry.planned.take(), GONE.to_owned());
+                round.events.push(ControlEvent::TopicGone { topic, planned, reason });
             }
             stays
         });
@@ -88,8 +99,16 @@ impl Registry {
         round
     }
 
+    /// Notes what is selected before the first round: what is gone by then was to be copied all the same.
+    pub(super) fn plan(&mut self, topics: &[TopicDiff]) {
+        for topic in topics {
+            self.topics.entry(Arc::clone(&topic.source)).or_default().plan(topic);
+        }
+    }
+
     fn observe_topic(&mut self, topic: &TopicDiff, now: Duration, round: &mut Round) {
         let entry = self.topics.entry(Arc::clone(&topic.source)).or_default();
+        entry.plan(topic);
         entry.refused = None;
         let due = entry.retry_at.is_none_or(|at| at <= now);
         match topic.action {
@@ -293,10 +312,23 @@ mod tests {
         let round = registry.observe(&refused, seconds(0));
         assert!(matches!(&round.events[..], [ControlEvent::TopicFailed { retry_ms: None, .. }]));
         assert!(registry.observe(&refused, seconds(1)).events.is_empty());
+        let gone = |event: ControlEvent| match event {
+            ControlEvent::TopicGone { topic, planned, .. } => {
+                (topic.to_string(), planned.map(|planned| planned.source.partitions))
+            }
+            other => panic!("{other:?}"),
+        };
         let events = registry.observe(&diff(&[]), seconds(2)).events;
-        assert_eq!(events.len(), 2);
-        assert!(events.iter().all(|event| matches!(event, ControlEvent::TopicGone { .. })));
+        let wanted = [("long".to_owned(), None), ("t".to_owned(), Some(1))];
+        assert_eq!(events.into_iter().map(gone).collect::<Vec<_>>(), wanted);
         assert!(registry.observe(&diff(&[]), seconds(3)).events.is_empty());
+        // What is gone before the first round, or before the target has it, was planned all the same.
+        registry.plan(&diff(&[("early", view(1, 3), Action::Create)]).topics);
+        registry.observe(&diff(&[("early", view(1, 2), Action::Create)]), seconds(4));
+        registry.plan(&diff(&[("earlier", view(2, 4), Action::Create)]).topics);
+        let events = registry.observe(&diff(&[]), seconds(5)).events;
+        let wanted = [("earlier".to_owned(), Some(4)), ("early".to_owned(), Some(3))];
+        assert_eq!(events.into_iter().map(gone).collect::<Vec<_>>(), wanted);
     }
 
     #[test]

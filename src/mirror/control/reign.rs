@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::registry::Registry;
 use super::round::look_ahead;
 use super::task::{End, Flow, Mailbox};
+use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Granted};
-use crate::client::{ErrorCode, Topics as Asked};
+use crate::client::{Error, ErrorCode, Topics as Asked};
 use crate::mirror::plan::TargetLimits;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::Position;
@@ -95,19 +97,32 @@ impl Reign {
     pub(super) async fn rule(&mut self, mailbox: &mut Mailbox) -> End {
         let flow = self.flow.clone();
         // Remote topics need no memory: they are made while it is read.
-        let begin = async { tokio::join!(self.open_store(), look_ahead(&flow)) };
-        let (opened, mut has_seen_all) = tokio::select! {
+        let trouble = watch::Sender::new(None);
+        let begin = async { tokio::join!(self.open_store(&trouble), look_ahead(&flow)) };
+        let (source, target) = (name(&flow.source), name(&flow.target));
+        let what = || {
+            let why = because(trouble.borrow().clone(), &[&flow.source, &flow.target]);
+            format!("the topics of {source} and of {target}, and the positions stored on the latter{why}")
+        };
+        let (opened, ahead) = tokio::select! {
             biased;
             () = mailbox.stop() => return End::Stopped,
-            begun = begin => begun,
+            begun = waiting(&flow, what, begin) => begun,
         };
         let store = match opened {
             Ok(store) => store,
             Err(end) => return end,
         };
+        self.registry.plan(&ahead.planned);
+        let mut has_seen_all = ahead.is_whole;
         let mut source_views = self.flow.source.watch();
         let mut refresh_at = if has_seen_all { self.next_refresh(true) } else { Some(Instant::now()) };
         loop {
+            let seen_before = has_seen_all;
+            let what = || {
+                let why = because(None, &[&flow.source, &flow.target]);
+                format!("the topics of {source} and of {target}{why}")
+            };
             let is_due = refresh_at.is_some_and(|at| at <= Instant::now());
             let work = async {
                 if is_due {
@@ -130,16 +145,19 @@ impl Reign {
             let done = tokio::select! {
                 biased;
                 () = mailbox.stop() => return End::Stopped,
-                done = work => done,
+                done = async { if seen_before { work.await } else { waiting(&flow, what, work).await } } => done,
             };
             if let Err(end) = done {
                 return end;
+            }
+            if self.misses_a_topic() {
+                flow.source.request_refresh();
             }
             let wake_at = [refresh_at, self.wake_at()].into_iter().flatten().min();
             tokio::select! {
                 biased;
                 command = mailbox.next() => match command {
-                    ControlCommand::Stop => return End::Stopped,
+                    ControlCommand::Stop | ControlCommand::StopInDoubt => return End::Stopped,
                     ControlCommand::Discover => (refresh_at, self.limits_at) = (Some(Instant::now()), Instant::now()),
                     ControlCommand::Restart { partition, position } => {
                         self.restart(partition, position);
@@ -159,6 +177,15 @@ impl Reign {
         }
     }
 
+    /// Whether a topic that waits for its start is said not to be there: only an answer about all topics tells for sure.
+    fn misses_a_topic(&self) -> bool {
+        let view = self.flow.source.view();
+        self.registry.unstarted().any(|(source, ..)| {
+            let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            view.topic(&source.name).is_some_and(|topic| topic.code == unknown)
+        })
+    }
+
     /// From the first round on, settings and ACLs of topics follow the source.
     fn follow_topics(&mut self) {
         if self.sync_task.is_none() {
@@ -176,7 +203,7 @@ impl Reign {
     }
 
     /// Opens the memory, however long the target takes.
-    async fn open_store(&mut self) -> Result<PositionStore, End> {
+    async fn open_store(&mut self, trouble: &watch::Sender<Option<String>>) -> Result<PositionStore, End> {
         let flow = self.flow.clone();
         shut_out_mirror_maker(&flow).await?;
         let mut failures = 0;
@@ -187,12 +214,13 @@ impl Reign {
                 Err(OpenError::Client(error))
                     if error.is_retriable() || error.code() == Some(ErrorCode(38)) =>
                 {
-                    tracing::warn!(
+                    tracing::debug!(
                         target: "kmirror::control",
                         flow = %flow.name(),
                         error = %error.chain(),
                         "cannot read the stored positions yet"
                     );
+                    trouble.send_replace(Some(error.chain()));
                 }
                 Err(error) => return Err(End::Failed(error.to_string())),
             }
@@ -240,26 +268,24 @@ impl Reign {
     }
 }
 
+async fn fence_mirror_maker(flow: &Flow) -> Result<(), Error> {
+    let config = takeover::read_worker_config(&flow.settings, &flow.target).await?;
+    let ids = takeover::transactional_ids(&flow.settings, &flow.target, &config).await;
+    takeover::fence(&flow.target, &ids).await
+}
+
 /// Fences MirrorMaker's transactional ids, however long the target takes: what they left open would hide positions, and a
 /// worker that was cut off could append beside us.
 async fn shut_out_mirror_maker(flow: &Flow) -> Result<(), End> {
     let mut failures = 0;
     loop {
-        if let Some(reason) =
-            takeover::while_running(&flow.settings.worker_group_id, flow.mirror_makers().await)
-        {
-            return Err(End::Failed(reason));
-        }
-        let error = match takeover::read_worker_config(&flow.settings, &flow.target).await {
-            Ok(config) => {
-                let ids = takeover::transactional_ids(&flow.settings, &flow.target, &config).await;
-                match takeover::fence(&flow.target, &ids).await {
-                    Ok(()) => return Ok(()),
-                    Err(error) => error,
-                }
-            }
-            Err(error) => error,
+        let alive = |members| takeover::while_running(&flow.settings.worker_group_id, members);
+        let fenced = match flow.mirror_makers().await.map(alive) {
+            Ok(Some(reason)) => return Err(End::Failed(reason)),
+            Ok(None) => fence_mirror_maker(flow).await,
+            Err(error) => Err(error),
         };
+        let Err(error) = fenced else { return Ok(()) };
         tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "cannot fence MirrorMaker yet");
         // What may not be read tells nothing; the flow goes on, as when MirrorMaker's group may not be described.
         if !error.is_retriable() {

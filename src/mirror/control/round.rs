@@ -247,22 +247,32 @@ impl Reign {
     }
 }
 
-/// Makes remote topics that are missing before the first round, as many as go at once; `true` when both views are whole
-/// and as new as what was made. What fails is for the round to say, which tries it again.
-pub(super) async fn look_ahead(flow: &Flow) -> bool {
+/// What was seen and done before the first round.
+#[derive(Debug, Default)]
+pub(super) struct LookAhead {
+    /// Both views are whole and as new as what was made.
+    pub(super) is_whole: bool,
+    /// The topics that were selected then.
+    pub(super) planned: Vec<TopicDiff>,
+}
+
+/// Makes remote topics that are missing before the first round, as many as go at once. What fails is for the round to say,
+/// which tries it again.
+pub(super) async fn look_ahead(flow: &Flow) -> LookAhead {
     if !refresh(flow).await {
-        return false;
+        return LookAhead::default();
     }
     if flow.same_cluster().is_some() {
-        return true;
+        return LookAhead { is_whole: true, planned: Vec::new() };
     }
     let mut selector = Selector::new(flow.settings.clone());
-    let diff = selector.diff(&topics_of(&flow.source.view()), &topics_of(&flow.target.view()));
-    let mut create: Vec<TopicDiff> =
-        diff.topics.into_iter().filter(|topic| topic.action == Action::Create).collect();
-    if create.is_empty() {
-        return true;
-    }
+    let planned = selector.diff(&topics_of(&flow.source.view()), &topics_of(&flow.target.view())).topics;
+    let create: Vec<TopicDiff> =
+        planned.iter().filter(|topic| topic.action == Action::Create).cloned().collect();
+    LookAhead { is_whole: create.is_empty() || create_ahead(flow, create).await, planned }
+}
+
+async fn create_ahead(flow: &Flow, mut create: Vec<TopicDiff>) -> bool {
     cut(&mut create);
     let awaited = create.iter().map(|topic| (topic.remote.clone(), topic.view.partitions)).collect();
     let work = async {

@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::reign::Reign;
+use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Orders};
 use crate::client::{Cluster, Error, Topics};
 use crate::mirror::dry_run::same_cluster;
+use crate::mirror::lease::protocol::group_id;
 use crate::mirror::lease::{Grant, Lease, LeaseState};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::state::records::Position;
@@ -73,11 +75,13 @@ pub(super) struct Mailbox {
     commands: mpsc::Receiver<ControlCommand>,
     restarts: BTreeMap<TopicPartition, Option<Position>>,
     discover: bool,
+    /// It was told to stop, and that what was sent may still arrive.
+    is_in_doubt: bool,
 }
 
 impl Mailbox {
     fn new(commands: mpsc::Receiver<ControlCommand>) -> Mailbox {
-        Mailbox { commands, restarts: BTreeMap::new(), discover: false }
+        Mailbox { commands, restarts: BTreeMap::new(), discover: false, is_in_doubt: false }
     }
 
     /// The next command; a stop when the owner is gone.
@@ -88,7 +92,9 @@ impl Mailbox {
         if std::mem::take(&mut self.discover) {
             return ControlCommand::Discover;
         }
-        self.commands.recv().await.unwrap_or(ControlCommand::Stop)
+        let command = self.commands.recv().await.unwrap_or(ControlCommand::Stop);
+        self.is_in_doubt |= matches!(command, ControlCommand::StopInDoubt);
+        command
     }
 
     /// All restarts that wait.
@@ -101,6 +107,10 @@ impl Mailbox {
         while let Some(command) = self.commands.recv().await {
             match command {
                 ControlCommand::Stop => return,
+                ControlCommand::StopInDoubt => {
+                    self.is_in_doubt = true;
+                    return;
+                }
                 ControlCommand::Discover => self.discover = true,
                 ControlCommand::Restart { partition, position } => {
                     self.restarts.insert(partition, position);
@@ -166,11 +176,15 @@ impl Flow {
         Ok(shared)
     }
 
-    /// Members of MirrorMaker's group; none when the target does not tell.
-    pub(super) async fn mirror_makers(&self) -> usize {
+    /// Members of MirrorMaker's group; none when the target does not want to tell.
+    ///
+    /// # Errors
+    /// When the target cannot tell now.
+    pub(super) async fn mirror_makers(&self) -> Result<usize, Error> {
         let group = &self.settings.worker_group_id;
         match takeover::live_workers(&self.settings, &self.target).await {
-            Ok(members) => members,
+            Ok(members) => Ok(members),
+            Err(error) if error.is_retriable() => Err(error),
             Err(error) => {
                 tracing::warn!(
                     target: "kmirror::control",
@@ -179,7 +193,7 @@ impl Flow {
                     error = %error.chain(),
                     "cannot see whether MirrorMaker is alive"
                 );
-                0
+                Ok(0)
             }
         }
     }
@@ -223,32 +237,54 @@ async fn wait_for_mirror_maker(
     takeover_timeout: Duration,
 ) -> Option<End> {
     let group = &flow.settings.worker_group_id;
-    let started = Instant::now();
+    let target = name(&flow.target);
+    let seen = watch::Sender::new(None);
     let gone = async {
-        let mut has_said = false;
+        let (mut since, mut has_described) = (None, false);
         loop {
-            let members = flow.mirror_makers().await;
-            match takeover::before_start(group, members, started.elapsed(), takeover_timeout) {
-                Step::Clear => return None,
-                Step::Refuse(reason) => return Some(End::Failed(reason)),
-                Step::Wait(state) => {
-                    if !has_said {
-                        tracing::info!(target: "kmirror::control", flow = %flow.name(), group, members, "waiting until MirrorMaker is gone");
-                        for transaction in takeover::describe(&flow.settings, &flow.target).await {
-                            tracing::info!(target: "kmirror::control", flow = %flow.name(), "MirrorMaker's transactional id {transaction}; left alone while its group has members");
+            match flow.mirror_makers().await {
+                Ok(members) => {
+                    seen.send_replace(Some(members));
+                    // The time begins with the first answer: a target that was away cannot have been left.
+                    let waited = since.get_or_insert_with(Instant::now).elapsed();
+                    match takeover::before_start(group, members, waited, takeover_timeout) {
+                        Step::Clear => return None,
+                        Step::Refuse(reason) => return Some(End::Failed(reason)),
+                        Step::Wait(state) => {
+                            if !std::mem::replace(&mut has_described, true) {
+                                tell_of_transactions(flow).await;
+                            }
+                            flow.state(state).await;
                         }
-                        has_said = true;
                     }
-                    flow.state(state).await;
+                }
+                Err(error) => {
+                    tracing::debug!(target: "kmirror::control", flow = %flow.name(), group, error = %error.chain(), "the target cannot tell of MirrorMaker's group");
+                    seen.send_replace(None);
                 }
             }
             sleep(WAIT_INTERVAL).await;
         }
     };
+    let what = || match *seen.borrow() {
+        Some(members) => {
+            format!("MirrorMaker to leave: its group {group} on {target} has {members} member(s)")
+        }
+        None => {
+            let why = because(None, &[&flow.target]);
+            format!("{target} to say whether MirrorMaker is alive (group {group}){why}")
+        }
+    };
     tokio::select! {
         biased;
         () = mailbox.stop() => Some(End::Stopped),
-        end = gone => end,
+        end = waiting(flow, what, gone) => end,
+    }
+}
+
+async fn tell_of_transactions(flow: &Flow) {
+    for transaction in takeover::describe(&flow.settings, &flow.target).await {
+        tracing::info!(target: "kmirror::control", flow = %flow.name(), "MirrorMaker's transactional id {transaction}; left alone while its group has members");
     }
 }
 
@@ -260,7 +296,7 @@ async fn wait_for_source(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
             match flow.source.refresh(Topics::Named(Vec::new())).await {
                 Ok(_) => break,
                 Err(error) if error.is_retriable() => {
-                    tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "the source does not answer; its lease is left to others");
+                    tracing::debug!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "the source does not answer");
                 }
                 Err(error) => return Some(End::Failed(error.chain())),
             }
@@ -269,10 +305,15 @@ async fn wait_for_source(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
         }
         None
     };
+    let source = name(&flow.source);
+    let what = || {
+        let why = because(None, &[&flow.source]);
+        format!("{source} to answer (the lease of the flow is left to others meanwhile){why}")
+    };
     tokio::select! {
         biased;
         () = mailbox.stop() => Some(End::Stopped),
-        end = answered => end,
+        end = waiting(flow, what, answered) => end,
     }
 }
 
@@ -348,7 +389,10 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
             }
         }
     };
-    lease.leave().await;
+    // One that is not left runs out: see `StopInDoubt`.
+    if !mailbox.is_in_doubt {
+        lease.leave().await;
+    }
     end
 }
 
@@ -359,6 +403,8 @@ enum Outcome {
 
 /// Waits until the lease is held, and nobody who has held longer takes one of our topics.
 async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Result<Grant, End> {
+    let watch = lease.watch();
+    let shared = watch::Sender::new(None);
     let held = async {
         loop {
             let mut look_again = None;
@@ -366,7 +412,9 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
                 LeaseState::Held(grant) => match flow.shared(&grant).await {
                     Ok(None) => return Ok(grant),
                     Ok(Some((topic, holder))) => {
-                        tracing::info!(target: "kmirror::control", flow = %flow.name(), %holder, %topic, "another kmirror writes a topic that this file names too; standing by");
+                        shared.send_replace(Some(format!(
+                            "{holder}, which writes topic {topic} that this file names too"
+                        )));
                         flow.state(FlowState::Standby).await;
                         look_again = Some(SHARED_INTERVAL);
                     }
@@ -377,10 +425,7 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
                 },
                 LeaseState::Refused(reason) => return Err(End::Failed(reason)),
                 LeaseState::Seeking(_) => {}
-                LeaseState::Standby { holder } => {
-                    tracing::info!(target: "kmirror::control", flow = %flow.name(), %holder, "another kmirror writes this flow; standing by");
-                    flow.state(FlowState::Standby).await;
-                }
+                LeaseState::Standby { .. } => flow.state(FlowState::Standby).await,
             }
             match look_again {
                 Some(after) => drop(timeout(after, lease.changed()).await),
@@ -388,10 +433,25 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
             }
         }
     };
+    let group = group_id(&flow.settings.source, &flow.settings.target);
+    let target = name(&flow.target);
+    let what = || match watch.state() {
+        LeaseState::Standby { holder } => {
+            format!("{holder}, another kmirror that writes this flow, to end (group {group} on {target})")
+        }
+        LeaseState::Seeking(lost) => {
+            let why = because(watch.trouble().or(lost), &[&flow.target]);
+            format!("the lease of this flow (group {group} on {target}){why}")
+        }
+        LeaseState::Held(_) | LeaseState::Refused(_) => match &*shared.borrow() {
+            Some(other) => format!("{other}, to end (group {group} on {target})"),
+            None => format!("the topics of {}{}", name(&flow.source), because(None, &[&flow.source])),
+        },
+    };
     tokio::select! {
         biased;
         () = mailbox.stop() => Err(End::Stopped),
-        held = held => held,
+        held = waiting(flow, what, held) => held,
     }
 }
 
@@ -399,7 +459,7 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
 async fn mirror_maker_appears(flow: &Flow) -> String {
     loop {
         sleep(WATCH_INTERVAL).await;
-        let members = flow.mirror_makers().await;
+        let Ok(members) = flow.mirror_makers().await else { continue };
         if let Some(reason) = takeover::while_running(&flow.settings.worker_group_id, members) {
             return reason;
         }

@@ -81,27 +81,16 @@ impl Engine {
     }
 
     fn note_watermarks(&mut self, fetched: &Fetched) {
-        let (now_ms, isolation) = (self.now_ms, self.settings.isolation_level);
+        let isolation = self.settings.isolation_level;
         let source = &mut self.sources[fetched.key.0 as usize];
         source.failures = 0;
-        // The last stable offset is the start of the oldest open transaction: where it moves, another one is the oldest.
-        let before = source.watermarks.map(|watermarks| watermarks.last_stable);
-        let since_ms = source.blocked_since_ms.filter(|_| before == Some(fetched.last_stable_offset));
-        let blocked = isolation == IsolationLevel::ReadCommitted
-            && (0..fetched.high_watermark).contains(&fetched.last_stable_offset);
-        source.blocked_since_ms = blocked.then(|| since_ms.unwrap_or(now_ms));
-        // What is new now has waited since this moment at most.
-        let had_nothing_left = |watermarks: Watermarks| watermarks.end(isolation) <= source.window.position();
-        if source.watermarks.is_some_and(had_nothing_left) {
-            source.caught_up_ms = Some(now_ms);
-        }
         let watermarks = Watermarks {
             high: fetched.high_watermark,
             last_stable: fetched.last_stable_offset,
             log_start: fetched.log_start_offset,
         };
         source.end_at_start.get_or_insert(watermarks.end(isolation));
-        source.watermarks = Some(watermarks);
+        source.note(watermarks, isolation, self.now_ms);
     }
 
     fn take(

@@ -255,11 +255,15 @@ struct Source {
     retry_at: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Watermarks {
-    high: i64,
-    last_stable: i64,
-    log_start: i64,
+/// Where the log of a source partition begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// High watermark.
+    pub high: i64,
+    /// Last stable offset; -1 where the broker does not tell.
+    pub last_stable: i64,
+    /// Log start offset.
+    pub log_start: i64,
 }
 
 impl Watermarks {
@@ -568,7 +572,7 @@ impl Engine {
     /// The next upstream offset of a partition, as far as the target is known to have it.
     pub fn position(&self, key: PartitionKey) -> Option<i64> {
         let source = self.sources.get(key.0 as usize)?;
-        (!matches!(source.state, SourceState::Unlocated)).then(|| source.window.position())
+        source.has_position().then(|| source.window.position())
     }
 
     /// Stops fetching, and drops what was not sent: a slow target would take long for it, and it is fetched again. What

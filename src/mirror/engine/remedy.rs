@@ -6,7 +6,7 @@ use kafka_protocol::ResponseError;
 
 use super::super::append::{Covers, Numbering, Remedy};
 use super::super::plan::TakenCodecs;
-use super::super::status::{EventKind, RewriteReason, Stopped};
+use super::super::status::{EventKind, RewriteReason, Stopped, TOPIC_GONE};
 use super::{Command, Engine, Item, Notice, SourceState, Timer, Work, Working, WorkingKind};
 use crate::client::{Class, ErrorCode, PartitionKey, ProduceAnswer, Refresh, TargetKey};
 use crate::mirror::{OnOversize, OnRefused};
@@ -386,6 +386,13 @@ impl Engine {
         let notice = Notice { topic: source.topic.clone(), partition: source.partition, message };
         self.commands.push(Command::Log(notice));
         self.stopped_sources.insert(key, retry);
+    }
+
+    /// Stops a partition whose topic is gone: it has no end any more, and so no lag.
+    pub fn stop_gone(&mut self, key: PartitionKey, message: String) {
+        self.stop_source(key, TOPIC_GONE, message, None);
+        let source = &mut self.sources[key.0 as usize];
+        (source.watermarks, source.blocked_since_ms) = (None, None);
     }
 
     /// Stops a source partition for a reason that its owner found.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::status::{BrokerStatus, Event, PartitionStatus};
-use super::{Engine, Source, SourceState};
+use super::super::status::{BrokerStatus, Event, PartitionStatus, TOPIC_GONE};
+use super::{Engine, Source, SourceState, Watermarks};
 use crate::client::{IsolationLevel, PartitionKey};
 use crate::mirror::measure::TrafficStatus;
 use crate::mirror::state::TopicPartition;
@@ -47,13 +47,57 @@ pub struct Newest {
     pub latency_ms: Option<i64>,
 }
 
+impl Source {
+    /// Whether it has started, and its position speaks of a log that is known. One that was stopped before its start has
+    /// none: what is stored of it must stay.
+    pub(super) fn has_position(&self) -> bool {
+        self.window_generation > 0 && !matches!(self.state, SourceState::Unlocated)
+    }
+
+    fn is_unwatched(&self) -> bool {
+        match &self.state {
+            SourceState::Fetching(_) => false,
+            SourceState::Stopped(stopped) => stopped.reason != TOPIC_GONE,
+            _ => true,
+        }
+    }
+
+    pub(super) fn note(&mut self, watermarks: Watermarks, isolation: IsolationLevel, now_ms: i64) {
+        // The last stable offset is the start of the oldest open transaction: where it moves, another one is the oldest.
+        let before = self.watermarks.map(|watermarks| watermarks.last_stable);
+        let since_ms = self.blocked_since_ms.filter(|_| before == Some(watermarks.last_stable));
+        let is_blocked = isolation == IsolationLevel::ReadCommitted
+            && (0..watermarks.high).contains(&watermarks.last_stable);
+        self.blocked_since_ms = is_blocked.then(|| since_ms.unwrap_or(now_ms));
+        // What is new now has waited since this moment at most.
+        let had_nothing_left = |watermarks: Watermarks| watermarks.end(isolation) <= self.window.position();
+        if self.watermarks.is_some_and(had_nothing_left) {
+            self.caught_up_ms = Some(now_ms);
+        }
+        self.watermarks = Some(watermarks);
+    }
+}
+
 impl Engine {
+    /// Partitions of which no fetch tells where they end: key, source topic, partition. What is gone has no end.
+    pub fn unwatched(&self) -> impl Iterator<Item = (PartitionKey, Arc<str>, i32)> + '_ {
+        let keyed = (0..).map(PartitionKey).zip(&self.sources);
+        keyed
+            .filter(|(_, source)| source.is_unwatched())
+            .map(|(key, source)| (key, source.topic.clone(), source.partition))
+    }
+
+    /// Where a partition ends, as its leader says when it is asked; a fetch that has come since knows better.
+    pub fn note_ends(&mut self, key: PartitionKey, watermarks: Watermarks) {
+        let (isolation, now_ms) = (self.settings.isolation_level, self.now_ms);
+        if let Some(source) = self.sources.get_mut(key.0 as usize).filter(|source| source.is_unwatched()) {
+            source.note(watermarks, isolation, now_ms);
+        }
+    }
+
     /// The positions of all partitions that have started.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
-        self.sources
-            .iter()
-            .filter(|source| !matches!(source.state, SourceState::Unlocated))
-            .map(|source| self.position_of(source))
+        self.sources.iter().filter(|source| source.has_position()).map(|source| self.position_of(source))
     }
 
     /// How far a partition is, also while its place in the source's log is looked for.
@@ -62,9 +106,9 @@ impl Engine {
         (source.window_generation > 0).then(|| self.position_of(source))
     }
 
-    /// Batches that were sent and are not acknowledged.
-    pub fn unacknowledged_batches(&self) -> usize {
-        self.targets.iter().filter_map(|target| target.append.as_ref()).map(|append| append.unacked()).sum()
+    /// Batches that were sent and that the target may have, or may still get, without our knowing.
+    pub fn batches_in_doubt(&self) -> usize {
+        self.targets.iter().filter_map(|target| target.append.as_ref()).map(|append| append.in_doubt()).sum()
     }
 
     /// The producer under which everything is appended.
@@ -93,7 +137,7 @@ impl Engine {
             .iter()
             .map(|source| {
                 let target = &self.targets[source.target.0 as usize];
-                let started = !matches!(source.state, SourceState::Unlocated);
+                let started = source.has_position();
                 let stopped = match &source.state {
                     SourceState::Stopped(stopped) => Some(stopped.clone()),
                     _ => target.stopped.clone(),

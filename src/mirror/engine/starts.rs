@@ -55,6 +55,21 @@ impl Engine {
         self.start(key, offset, downstream, now);
     }
 
+    /// A start says nothing new of a partition: it goes on where it is, also when it was stopped.
+    pub fn go_on(&mut self, key: PartitionKey, now: Duration) {
+        let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
+        if matches!(source.state, SourceState::Stopped(_)) {
+            source.state = SourceState::Waiting;
+            self.fetch(key);
+            self.regulate(now);
+        }
+    }
+
+    /// Whether the log that a partition's position speaks of is the one that its topic has now.
+    pub fn is_in_its_log(&self, key: PartitionKey) -> bool {
+        self.sources.get(key.0 as usize).is_some_and(|source| source.topic_id == source.topic_id_now)
+    }
+
     /// Whether a partition is copied, so that a start for it is old news.
     pub fn runs(&self, key: PartitionKey) -> bool {
         self.sources.get(key.0 as usize).is_some_and(|source| {

@@ -692,3 +692,49 @@ fn a_stop_brings_to_its_end_what_is_in_flight_and_drops_what_is_not() {
     assert_eq!(world.engine.position(world.keys[0]), Some(1));
     assert_eq!((world.engine.alive_bytes, world.engine.stuck_bytes), (0, 0));
 }
+
+/// What is stored of a partition that does not start must stay as it is.
+#[test]
+fn a_partition_that_was_stopped_before_its_start_has_no_position() {
+    let mut engine = Engine::new(settings(ONE_PARTITION), Arc::new(Budget::new(1 << 20)));
+    let key = engine.add(&NewPartition {
+        topic: Arc::from("t"),
+        topic_id: Uuid::from_u128(1),
+        partition: 0,
+        remote_topic: Arc::from("A.t"),
+        remote_topic_id: Uuid::nil(),
+        limits: TargetLimits::default(),
+    });
+    let stands = |engine: &Engine| (engine.position(key), engine.positions().count());
+    engine.stop(key, "source_reset", "another log".to_owned());
+    assert_eq!(stands(&engine), (None, 0));
+    let shown = engine.partitions().into_values().next().unwrap();
+    assert_eq!((shown.position, shown.stopped.map(|stopped| stopped.reason)), (None, Some("source_reset")));
+    engine.start(key, 7, None, Duration::ZERO);
+    assert_eq!(stands(&engine), (Some(7), 1));
+    engine.stop(key, "topic_gone", "deleted".to_owned());
+    assert_eq!(stands(&engine), (Some(7), 1));
+}
+
+/// A topic that could not be seen for a while: what was acknowledged and not stored yet is not copied again.
+#[test]
+fn a_partition_goes_on_where_it_is_and_not_where_it_was_stored() {
+    let mut world = World::new(ONE_PARTITION, 1);
+    world.append_source(&[Codec::None], 5);
+    world.settle();
+    let key = world.keys[0];
+    let position = world.engine.position(key);
+    world.engine.stop(key, "topic_gone", "not seen".to_owned());
+    world.carry_out();
+    assert!(world.fetching.is_empty());
+    assert!(!world.engine.runs(key) && world.engine.is_in_its_log(key));
+    world.engine.go_on(key, world.now);
+    world.carry_out();
+    assert_eq!(Some(world.fetching[&key].fetch_offset), position);
+    world.append_source(&[Codec::None], 3);
+    world.settle();
+    assert_eq!(values(&world.sources[0]), values(&world.targets[0]));
+    world.engine.set_source_topic_id("t", Uuid::from_u128(1));
+    world.engine.set_source_topic_id("t", Uuid::from_u128(2));
+    assert!(!world.engine.is_in_its_log(key));
+}

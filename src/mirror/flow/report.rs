@@ -20,6 +20,7 @@ impl Owner {
             source: self.settings.source.clone(),
             target: self.settings.target.clone(),
             state: self.state.clone(),
+            waiting_for: self.waiting_for.clone(),
             discovered: self.discovered,
             partitions: self.engine.partitions(),
             failed_topics: self.failed_topics.clone(),

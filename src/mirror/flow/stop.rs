@@ -1,16 +1,19 @@
 //! An orderly stop: what is in flight is brought to its end, positions are stored, the flow is given back.
 //!
 //! Both have their time: a target that throttles or hangs must not keep a process that is to end. What it has not
-//! acknowledged by then may be on it all the same, and is copied again at the next start: that is said.
+//! acknowledged by then may be on it all the same, and is copied again at the next start: that is said. It may also arrive
+//! later: a broker goes on with what it has read, connection or not. So connections are closed first, and the lease is left to
+//! run out, so that a successor writes only after that time.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
 use super::super::control::ControlCommand;
+use super::super::lease::SESSION_TIMEOUT;
 use super::super::state::StoreError;
 use super::super::status::FlowState;
-use super::{Occasion, Owner};
+use super::{Lanes, Occasion, Owner};
 
 /// How long a stop waits for what is in flight.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -35,7 +38,14 @@ impl Owner {
         if !self.engine.is_drained() && !over_time || self.control.orders.are_void() {
             return;
         }
-        self.warn_of_unacknowledged(since.elapsed());
+        let command = if self.store.is_some() && self.engine.batches_in_doubt() > 0 {
+            self.warn_of_doubt(since.elapsed());
+            // What is not handed over yet never will be.
+            self.lanes = Lanes::new();
+            ControlCommand::StopInDoubt
+        } else {
+            ControlCommand::Stop
+        };
         self.end_save().await;
         if self.store.is_some() && timeout(STORE_MAX, self.syncs.finish(&mut self.engine)).await.is_err() {
             self.warn_of_slow_store("offset syncs");
@@ -44,7 +54,7 @@ impl Owner {
         self.end_save().await;
         self.cease();
         self.stopping = Some(Instant::now() + DRAIN_MAX);
-        self.control.orders.tell(ControlCommand::Stop).await;
+        self.control.orders.tell(command).await;
     }
 
     async fn end_save(&mut self) {
@@ -58,18 +68,16 @@ impl Owner {
         }
     }
 
-    fn warn_of_unacknowledged(&self, waited: Duration) {
-        let batches = self.engine.unacknowledged_batches();
-        if batches > 0 && self.store.is_some() {
-            tracing::warn!(
-                source = %self.settings.source,
-                target = %self.settings.target,
-                batches,
-                waited_ms = waited.as_millis() as u64,
-                "stops although batches that were sent are not acknowledged: they may be on the target already, and are copied \
-                 again at the next start"
-            );
-        }
+    fn warn_of_doubt(&self, waited: Duration) {
+        tracing::warn!(
+            source = %self.settings.source,
+            target = %self.settings.target,
+            batches = self.engine.batches_in_doubt(),
+            waited_ms = waited.as_millis() as u64,
+            "stops although batches that were sent are not acknowledged: they may be on the target already, or still arrive, and \
+             are copied again at the next start; the lease is not given back but runs out, {} s from now",
+            SESSION_TIMEOUT.as_secs()
+        );
     }
 
     fn warn_of_slow_store(&self, what: &str) {

@@ -31,9 +31,28 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The lease of a flow, as the flow sees it.
 #[derive(Debug)]
 pub struct Lease {
-    state: watch::Receiver<LeaseState>,
+    watch: LeaseWatch,
     leave: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// A look at the lease beside whoever waits for it.
+#[derive(Clone, Debug)]
+pub struct LeaseWatch {
+    state: watch::Receiver<LeaseState>,
+    trouble: watch::Receiver<Option<String>>,
+}
+
+impl LeaseWatch {
+    /// How it stands now.
+    pub fn state(&self) -> LeaseState {
+        self.state.borrow().clone()
+    }
+
+    /// What last kept this process from being a member of the group.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.borrow().clone()
+    }
 }
 
 /// How it stands with the lease.
@@ -65,6 +84,7 @@ impl Lease {
     /// Starts to seek the lease of a flow.
     pub fn seek(seam: &Seam, settings: &FlowSettings, target: &Cluster) -> Lease {
         let (state_sender, state) = watch::channel(LeaseState::Seeking(None));
+        let (trouble_sender, trouble) = watch::channel(None);
         let (leave, left) = oneshot::channel();
         let name = format!("{}-{:08x}", target.settings().net.client_id, seam.random() as u32);
         let holder = Holder {
@@ -87,19 +107,25 @@ impl Lease {
             started: Instant::now(),
             tenure: Tenure::new(SESSION_TIMEOUT),
             state: state_sender,
+            trouble: trouble_sender,
         };
         let task = seam.spawn(holder.run(left));
-        Lease { state, leave: Some(leave), task }
+        Lease { watch: LeaseWatch { state, trouble }, leave: Some(leave), task }
     }
 
     /// How it stands now.
     pub fn state(&self) -> LeaseState {
-        self.state.borrow().clone()
+        self.watch.state()
+    }
+
+    /// A look at it for somebody else.
+    pub fn watch(&self) -> LeaseWatch {
+        self.watch.clone()
     }
 
     /// Waits until it stands differently.
     pub async fn changed(&mut self) {
-        if self.state.changed().await.is_err() {
+        if self.watch.state.changed().await.is_err() {
             // The task has ended, which it does only when it is told to.
             std::future::pending::<()>().await;
         }
@@ -146,6 +172,7 @@ struct Holder {
     started: Instant,
     tenure: Tenure,
     state: watch::Sender<LeaseState>,
+    trouble: watch::Sender<Option<String>>,
 }
 
 /// What is to become of a membership.
@@ -237,6 +264,7 @@ impl Holder {
             GroupEvent::Lost { reason } => self.given_up(reason.to_string()),
             GroupEvent::Trouble(error) if error.is_retriable() => {
                 tracing::debug!(target: "kmirror::lease", error = %error.chain(), "the lease's group");
+                self.trouble.send_replace(Some(error.chain()));
             }
             GroupEvent::Trouble(error) => return Next::Refused(error.chain()),
         }
@@ -249,6 +277,7 @@ impl Holder {
             // Somebody else held it in between: that is a new tenure.
             self.tenure.assigned(held_since, sent);
         }
+        self.trouble.send_replace(None);
         self.tell(match held_since {
             Some(since) => LeaseState::Held(Grant { since, before: assignment.before.as_slice().into() }),
             None => LeaseState::Standby { holder: assignment.holder_name.clone() },

@@ -7,5 +7,5 @@ mod holder;
 pub mod protocol;
 pub mod tenure;
 
-pub use holder::{Grant, Lease, LeaseState, SESSION_TIMEOUT};
+pub use holder::{Grant, Lease, LeaseState, LeaseWatch, SESSION_TIMEOUT};
 pub use protocol::group_id;
