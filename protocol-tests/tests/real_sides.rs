@@ -104,7 +104,8 @@ const GROUPS: [(&str, Option<u64>); 4] =
 /// Topics of many kinds, their ACLs, and groups that stand everywhere.
 fn populate(java: &'static Client, source: &str) -> Result<()> {
     let admin = java.admin(source);
-    let topics: &[(&str, i32, &[(&str, &str)])] = &[
+    type Topic<'a> = (&'a str, i32, &'a [(&'a str, &'a str)]);
+    let topics: &[Topic<'_>] = &[
         ("side.plain", 1, &[]),
         ("side.kept", 3, &[("retention.ms", "123456789"), ("segment.bytes", "2000000")]),
         ("side.compacted", 1, &[("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.1")]),

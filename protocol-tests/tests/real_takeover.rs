@@ -140,7 +140,7 @@ fn a_connector_that_was_paused_stays_paused() -> Result<()> {
         let of_task = |record: &&protocol_tests::records::ReadRecord| {
             record.key.as_deref() == Some(b"status-task-MirrorSourceConnector-0")
         };
-        let last = statuses.iter().filter(of_task).next_back().map(|record| record.value_text());
+        let last = statuses.iter().rfind(of_task).map(|record| record.value_text());
         let paused = last.as_ref().is_some_and(|status| status.contains("\"PAUSED\""));
         Ok(if paused { Look::Done(()) } else { Look::Pending(format!("{last:?}")) })
     })?;

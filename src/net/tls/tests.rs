@@ -298,9 +298,12 @@ async fn a_listener_without_tls_is_told_from_one_with_it() {
         (b"HTTP/1.1 400 Bad Request\r\n", "what answers is not TLS"),
     ] {
         let mut world = world().await;
-        let mut settings = Settings::default();
-        settings.security = Security { tls: Some(Arc::new(Tls::new(ours.trusted()))), sasl: None };
-        settings.connection_setup_timeout = crate::net::Backoff::millis(5_000, 5_000);
+        let tls = Some(Arc::new(Tls::new(ours.trusted())));
+        let settings = Settings {
+            security: Security { tls, sasl: None },
+            connection_setup_timeout: crate::net::Backoff::millis(5_000, 5_000),
+            ..Settings::default()
+        };
         let serve = async {
             let mut socket = world.listener.accept().await.unwrap();
             let mut byte = [0];
