@@ -114,8 +114,7 @@ fn a_byte_order_mark_is_left_out_and_said() {
         help.starts_with("MirrorMaker takes the mark for the beginning of the first line's key"),
         "{help}"
     );
-    let utf16: Vec<u8> =
-        format!("\u{feff}clusters=A,B\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let utf16: Vec<u8> = "\u{feff}clusters=A,B\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let report = load("f", &utf16, &Options::default());
     assert_eq!(
         report.problems[0].message,
