@@ -1,7 +1,8 @@
 //! Which topics of a flow a process takes, so that processes whose files name others run beside each other.
 //!
 //! Pure. A share is a file's `topics` and `topics.exclude`. Members of the lease's group ([`super::lease`]) tell theirs to
-//! each other; who comes later leaves the topics of those before to them, and stands by while it would share one.
+//! each other; who comes later leaves the topics that those before it name to them, and takes them when they have ended: each
+//! topic is written by the first of those whose files name it.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use super::filter::PatternList;
 use super::settings::FlowSettings;
 
-/// A share larger than this is not told; whoever has it stands alone.
+/// A share larger than this is not told; whoever has it writes alone.
 const TOLD_BYTES_MAX: usize = 256 * 1024;
 
 /// What a process takes of a flow's topics. Order and repetition of patterns mean nothing.

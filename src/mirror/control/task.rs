@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::reign::Reign;
 use super::waiting::{because, name, waiting};
@@ -22,13 +22,11 @@ use crate::mirror::state::TopicPartition;
 use crate::mirror::state::records::Position;
 use crate::mirror::status::FlowState;
 use crate::mirror::takeover::{self, PAUSED_INTERVAL, Step, WAIT_INTERVAL, WATCH_INTERVAL};
-use crate::mirror::{FlowSettings, OnPaused, OtherShare, Selection, selects};
+use crate::mirror::{FlowSettings, OnPaused, OtherShare, Share};
 use crate::seam::Seam;
 
 /// Events that wait for the flow's owner.
 const EVENTS_MAX: usize = 1_024;
-/// Until a process that stands by for a topic of its own looks whether that is still so.
-const SHARED_INTERVAL: Duration = Duration::from_secs(30);
 /// Commands that wait for the control task; what more there is waits with [`Orders`].
 const COMMANDS_MAX: usize = 256;
 
@@ -125,10 +123,6 @@ impl Mailbox {
     }
 }
 
-fn others(grant: &Grant) -> Arc<[OtherShare]> {
-    grant.before.iter().map(|(share, holder)| OtherShare::new(share, holder.clone())).collect()
-}
-
 /// How a part of the life ends.
 #[derive(Debug)]
 pub(super) enum End {
@@ -153,27 +147,13 @@ impl Flow {
         if grant.before.is_empty() {
             return self.clone();
         }
-        let others = others(grant);
+        let other = |(share, holder): &(Share, Arc<str>)| OtherShare::new(share, holder.clone());
+        let others: Arc<[OtherShare]> = grant.before.iter().map(other).collect();
         for other in others.iter() {
-            tracing::info!(target: "kmirror::control", flow = %self.name(), holder = %other.holder, "another kmirror writes other topics of this flow");
+            tracing::info!(target: "kmirror::control", flow = %self.name(), holder = %other.holder, "another kmirror writes this flow too: the topics that its file names are left to it");
         }
         let settings = FlowSettings { others, ..(*self.settings).clone() };
         Flow { settings: Arc::new(settings), ..self.clone() }
-    }
-
-    /// A topic of the source that this process and one before it would take, and who that is.
-    async fn shared(&self, grant: &Grant) -> Result<Option<(Arc<str>, Arc<str>)>, Error> {
-        if grant.before.is_empty() {
-            return Ok(None);
-        }
-        let others = others(grant);
-        let view = self.source.refresh(Topics::All).await?;
-        let shared = view.topics().find_map(|topic| {
-            let is_ours = selects(&self.settings, &topic.name) == Selection::Replicated;
-            let other = others.iter().find(|other| is_ours && other.takes(&topic.name))?;
-            Some((topic.name.clone(), other.holder.clone()))
-        });
-        Ok(shared)
     }
 
     /// Members of MirrorMaker's group; none when the target does not want to tell.
@@ -401,52 +381,34 @@ enum Outcome {
     Ended(End),
 }
 
-/// Waits until the lease is held, and nobody who has held longer takes one of our topics.
+/// Waits until the lease is held; answers with which of the flow's topics.
 async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Result<Grant, End> {
     let watch = lease.watch();
-    let shared = watch::Sender::new(None);
     let held = async {
         loop {
-            let mut look_again = None;
             match lease.state() {
-                LeaseState::Held(grant) => match flow.shared(&grant).await {
-                    Ok(None) => return Ok(grant),
-                    Ok(Some((topic, holder))) => {
-                        shared.send_replace(Some(format!(
-                            "{holder}, which writes topic {topic} that this file names too"
-                        )));
-                        flow.state(FlowState::Standby).await;
-                        look_again = Some(SHARED_INTERVAL);
-                    }
-                    Err(error) => {
-                        tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "the source does not say which topics it has");
-                        look_again = Some(flow.source.settings().retry_backoff.max);
-                    }
-                },
+                LeaseState::Held(grant) => return Ok(grant),
                 LeaseState::Refused(reason) => return Err(End::Failed(reason)),
                 LeaseState::Seeking(_) => {}
                 LeaseState::Standby { .. } => flow.state(FlowState::Standby).await,
             }
-            match look_again {
-                Some(after) => drop(timeout(after, lease.changed()).await),
-                None => lease.changed().await,
-            }
+            lease.changed().await;
         }
     };
     let group = group_id(&flow.settings.source, &flow.settings.target);
     let target = name(&flow.target);
-    let what = || match watch.state() {
-        LeaseState::Standby { holder } => {
-            format!("{holder}, another kmirror that writes this flow, to end (group {group} on {target})")
+    let what = || {
+        if let LeaseState::Standby { holder } = watch.state() {
+            return format!(
+                "{holder}, another kmirror that writes this flow, to end (group {group} on {target})"
+            );
         }
-        LeaseState::Seeking(lost) => {
-            let why = because(watch.trouble().or(lost), &[&flow.target]);
-            format!("the lease of this flow (group {group} on {target}){why}")
-        }
-        LeaseState::Held(_) | LeaseState::Refused(_) => match &*shared.borrow() {
-            Some(other) => format!("{other}, to end (group {group} on {target})"),
-            None => format!("the topics of {}{}", name(&flow.source), because(None, &[&flow.source])),
-        },
+        let lost = match watch.state() {
+            LeaseState::Seeking(lost) => lost,
+            _ => None,
+        };
+        let why = because(watch.trouble().or(lost), &[&flow.target]);
+        format!("the lease of this flow (group {group} on {target}){why}")
     };
     tokio::select! {
         biased;
