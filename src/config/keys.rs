@@ -480,7 +480,8 @@ pub(super) fn reaches_connector(name: &str) -> bool {
 
 /// Whether the value of a key must never be shown; `name` may carry any prefix.
 pub(super) fn is_secret(name: &str) -> bool {
-    const WORDS: [&str; 6] = ["password", "passphrase", "jaas", "secret", "credential", "token"];
+    // Also as people misspell them: an unknown key is reported with its line.
+    const WORDS: [&str; 8] = ["pass", "pasw", "pwd", "user.info", "jaas", "secret", "credential", "token"];
     let name = name.to_ascii_lowercase();
     let last = |end: &str| name == end || name.ends_with(&format!(".{end}"));
     WORDS.iter().any(|word| name.contains(word))
@@ -511,6 +512,9 @@ mod tests {
             "A->B.source.consumer.ssl.keystore.key",
             "sasl.oauthbearer.client.credentials.client.secret",
             "X.Password",
+            "A.ssl.keystore.pasword",
+            "ssl.key.passwrd",
+            "A.producer.schema.registry.basic.auth.user.info",
         ] {
             assert!(is_secret(name), "{name}");
         }
