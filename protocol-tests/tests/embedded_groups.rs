@@ -16,6 +16,7 @@ use kmirror::mirror::mm2::formats::{Checkpoint, Heartbeat, OffsetSync};
 use kmirror::mirror::status::{GroupStatus, GroupSync, ReplicatorStatus};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
 use kmirror::seam::{Seam, Simulation};
+use protocol_tests::inside;
 
 struct Stage {
     seam: Seam,
@@ -104,15 +105,7 @@ fn checkpoints(cluster: &EmbeddedCluster) -> BTreeMap<(String, String), (i64, i6
 }
 
 async fn until(replicator: &Replicator, what: &str, condition: impl Fn(&ReplicatorStatus) -> bool) {
-    let started = tokio::time::Instant::now();
-    loop {
-        let status = replicator.status().await;
-        if condition(&status) {
-            return;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}: {:#?}", status.flows[0].translation);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    inside::until(replicator, what, condition, |status| status.flows[0].translation.clone()).await;
 }
 
 fn group(status: &ReplicatorStatus, name: &str) -> GroupStatus {

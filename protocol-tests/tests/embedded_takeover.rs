@@ -23,6 +23,7 @@ use kmirror::mirror::status::{FlowState, ReplicatorStatus};
 use kmirror::mirror::{FlowSettings, PatternList, Replicator};
 use kmirror::record::{Attributes, BatchBuilder, BatchOptions, Codec, ProducerIdentity, RecordData};
 use kmirror::seam::{Seam, Simulation};
+use protocol_tests::inside;
 use protocol_tests::raw::RawConnection;
 
 const ZOMBIE: &str = "A-mm2-MirrorSourceConnector-0";
@@ -114,15 +115,7 @@ fn newest(cluster: &EmbeddedCluster, topic: &str, partitions: i32) -> BTreeMap<B
 }
 
 async fn until(replicator: &Replicator, what: &str, condition: impl Fn(&ReplicatorStatus) -> bool) {
-    let started = tokio::time::Instant::now();
-    loop {
-        let status = replicator.status().await;
-        if condition(&status) {
-            return;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}: {status:#?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    inside::until(replicator, what, condition, ReplicatorStatus::clone).await;
 }
 
 async fn copied(replicator: &Replicator, position: i64) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::Plan;
 use super::output;
-use super::render::{self, Style};
+use super::render;
 use super::run::runtime;
 use crate::client::{Cluster, ConfigChange, TopicAcl};
-use crate::config::{self, Options, Outside, Settings, Severity};
+use crate::config::{self, Options, Outside, Settings};
 use crate::mirror::dry_run::{FlowPlan, TopicChange, TopicPlan, plan_flow};
 use crate::seam::Seam;
 
@@ -32,10 +31,7 @@ pub(crate) fn main(arguments: &Plan) -> ExitCode {
         Options { clusters: &arguments.clusters, takeover_timeout: Duration::ZERO, outside: Outside::real() };
     let report = config::load_file(&arguments.file, &options);
     let Some(settings) = report.settings.clone() else {
-        let stderr = io::stderr();
-        let text = render::problems(&report, Style::of(&stderr), Severity::Warning);
-        // Without a reader the exit code still tells.
-        let _ = stderr.lock().write_all(text.as_bytes());
+        render::say_why_not(&report);
         return ExitCode::from(1);
     };
     let planned = match runtime() {

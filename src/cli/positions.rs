@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::Positions;
 use super::exit::Exit;
-use super::render::{self, Style};
+use super::render;
 use super::run::{failed, runtime};
 use crate::client::Cluster;
-use crate::config::{self, Options, Outside, Settings, Severity};
+use crate::config::{self, Options, Outside, Settings};
 use crate::mirror::positions::{self, Change, FlowPositions, Moves, PartitionPosition, execute, plan};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::{FlowSettings, PatternList};
@@ -43,10 +43,7 @@ pub(crate) fn main(arguments: &Positions) -> Exit {
         Options { clusters: &arguments.clusters, takeover_timeout: Duration::ZERO, outside: Outside::real() };
     let report = config::load_file(&arguments.file, &options);
     let Some(settings) = report.settings.clone() else {
-        let stderr = io::stderr();
-        let text = render::problems(&report, Style::of(&stderr), Severity::Warning);
-        // Without a reader the exit code still tells.
-        let _ = stderr.lock().write_all(text.as_bytes());
+        render::say_why_not(&report);
         return Exit::Usage;
     };
     let (change, topics, flows) = match (change(arguments), topics(arguments), flows(arguments, &settings)) {

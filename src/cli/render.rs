@@ -1,7 +1,7 @@
 //! Reports of `config` as text: drawn by miette on a terminal, one line after the other elsewhere.
 
 use std::fmt::{self, Write as _};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write as _};
 
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity as MietteSeverity,
@@ -37,6 +37,14 @@ pub(crate) fn problems(report: &Report, style: Style, least: Severity) -> String
     }
     let _ = writeln!(text, "{}: {}", report.source.name, summary(report));
     text
+}
+
+/// Says on stderr why a file cannot be used.
+pub(crate) fn say_why_not(report: &Report) {
+    let stderr = io::stderr();
+    let text = problems(report, Style::of(&stderr), Severity::Warning);
+    // Without a reader the exit code still tells.
+    let _ = stderr.lock().write_all(text.as_bytes());
 }
 
 /// How many problems of each kind there are.

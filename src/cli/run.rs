@@ -10,7 +10,7 @@ use super::arguments::{Logging, Run};
 use super::exit::Exit;
 use super::finish::{self, Outcome, Patience};
 use super::logging;
-use super::render::{self, Style};
+use super::render;
 use super::signals::{Received, Signals};
 use crate::config::{self, Options, Outside, Report, Settings, Severity};
 use crate::mirror::Replicator;
@@ -37,10 +37,7 @@ pub(crate) fn main(arguments: &Run, logging: &Logging) -> Exit {
     };
     let report = config::load_file(&arguments.file, &options);
     let Some(settings) = report.settings.clone() else {
-        let stderr = io::stderr();
-        let text = render::problems(&report, Style::of(&stderr), Severity::Warning);
-        // Without a reader the exit code still tells.
-        let _ = stderr.lock().write_all(text.as_bytes());
+        render::say_why_not(&report);
         return Exit::Usage;
     };
     log_problems(&report);
