@@ -322,7 +322,7 @@ impl Case<'_> {
                  offset {next} is gone there",
                 known.target_topic_id, target.topic_id
             );
-            return (-1, Some(Lost { from: 0, to: next, reason }));
+            return (-1, (next > 0).then_some(Lost { from: 0, to: next, reason }));
         }
         if known.downstream > target.end_offset {
             let lost = known.downstream - target.end_offset;
@@ -556,6 +556,10 @@ mod tests {
         let anew = TargetLog { topic_id: NEW, end_offset: 0 };
         let expected = "at 700, downstream -1, epoch 4, gap 0..700";
         resume(pair(700), source(), anew, expected, expected);
+        // Nothing was copied, so nothing is gone.
+        let whole = SourceLog { log_start_offset: 0, ..source() };
+        let expected = "at 0, downstream -1, epoch 4";
+        resume(pair(0), whole, anew, expected, expected);
         let cut = TargetLog { end_offset: 490, ..target() };
         let expected = "at 700, downstream -1, epoch 4, gap 690..700";
         resume(pair(700), source(), cut, expected, expected);

@@ -96,6 +96,10 @@ impl Reign {
     /// Rules until it is told to stop or cannot go on.
     pub(super) async fn rule(&mut self, mailbox: &mut Mailbox) -> End {
         let flow = self.flow.clone();
+        // Before anything is made there, if both have said by now who they are.
+        if let Some(reason) = flow.same_cluster() {
+            return End::Failed(reason);
+        }
         // Remote topics need no memory: they are made while it is read.
         let trouble = watch::Sender::new(None);
         let begin = async { tokio::join!(self.open_store(&trouble), look_ahead(&flow)) };
