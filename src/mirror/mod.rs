@@ -4,6 +4,7 @@
 
 mod append;
 mod budget;
+mod cargo;
 pub mod control;
 pub mod dry_run;
 mod engine;

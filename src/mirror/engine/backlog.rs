@@ -4,7 +4,7 @@
 //! Merging them costs a round through the codec, so it is done on other threads, only for batches that wait far behind the
 //! front of their queue, and only while more come than go. Their place in the queue is kept.
 
-use super::super::append::{Cargo, Origin};
+use super::super::cargo::{Cargo, Origin};
 use super::{Engine, Item, Work, Working, WorkingKind};
 use crate::client::TargetKey;
 use crate::mirror::{Batching, CompressedBatching};

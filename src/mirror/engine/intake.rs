@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::append::{Cargo, Covers, Origin, Part};
+use super::super::cargo::{Cargo, Covers, Origin, Part};
 use super::super::plan::{AbortedFilter, Plan, SkipReason, plan};
 use super::super::status::{EventKind, RewriteReason};
 use super::super::window::EntryId;

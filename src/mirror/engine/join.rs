@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use super::super::append::{Cargo, Origin, Part};
+use super::super::cargo::{Cargo, Origin, Part};
 use super::{Engine, Item, Open};
 use crate::client::{PartitionKey, TargetKey};
 use crate::mirror::Batching;

@@ -9,10 +9,12 @@
 //! - `mapping`: which target offsets the records got;
 //! - `remedy`: what follows a failure, `inquiry`: what only the target's log can tell;
 //! - `regulate`: back-pressure;
-//! - `starts`: where partitions start, and topics that are created anew.
+//! - `starts`: where partitions start, and topics that are created anew;
+//! - `table`: the rows that all of these work on, `command`: the words between the engine and its owner.
 
 mod backlog;
 mod buffers;
+mod command;
 mod inquiry;
 mod intake;
 mod join;
@@ -24,6 +26,7 @@ mod report;
 mod round_trip;
 mod starts;
 mod suspension;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -31,167 +34,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use uuid::Uuid;
-
-use super::append::{Append, Cargo, Inquiry, Part};
+use super::append::Append;
 use super::budget::Budget;
-use super::measure::Traffic;
-use super::plan::{AbortedFilter, TakenCodecs, TargetLimits};
-use super::status::{Counters, Event, EventKind, RewriteReason, Stopped};
-use super::window::{EntryId, Window};
-use super::{Batching, CompressedBatching, OnOversize, OnRefused};
-use crate::client::{
-    FetchCommand, FetchPartition, IsolationLevel, PartitionKey, ProduceCommand, ProduceEvent, TargetKey,
-    TargetTopic,
+use super::plan::{TakenCodecs, TargetLimits};
+use super::status::{Counters, Event, EventKind};
+use super::window::Window;
+use crate::client::{FetchCommand, FetchPartition, PartitionKey, ProduceEvent, TargetKey, TargetTopic};
+use table::{
+    FetchLaneState, Item, Open, ProduceLaneState, Request, Source, SourceState, Target, Timer, Working,
+    WorkingKind,
 };
-use crate::net::Backoff;
-use crate::record::{self, Codec, Magic, MergeBuilder, Piece, RewriteSettings, Rewritten, Segment};
 
+pub use command::{Command, EngineSettings, NewPartition, Notice, RewriteJob, Work};
 pub use report::{Newest, Position};
+pub use table::Watermarks;
 
 /// Gaps, skipped records and their like that are kept for `/status`.
 const EVENTS_MAX: usize = 1_000;
-
-/// What the engine needs to know of its flow.
-#[derive(Clone, Debug)]
-pub struct EngineSettings {
-    /// Names for messages.
-    pub source: Arc<str>,
-    /// Names for messages.
-    pub target: Arc<str>,
-    /// What the fetch lanes ask for.
-    pub isolation_level: IsolationLevel,
-    /// `kmirror.batching`.
-    pub batching: Batching,
-    /// `kmirror.batching.compressed`.
-    pub batching_compressed: CompressedBatching,
-    /// A queue of this many batches is a backlog. The first third of it is sent before a worker could be done.
-    pub backlog_batches: usize,
-    /// `kmirror.on.oversize`.
-    pub on_oversize: OnOversize,
-    /// `errors.tolerance`.
-    pub on_refused: OnRefused,
-    /// `compression.type` of the target producer; `None` keeps the source's.
-    pub compression: Option<Codec>,
-    /// `max.request.size` of the target producer.
-    pub max_request_bytes: usize,
-    /// Requests in flight on one connection.
-    pub max_in_flight_requests: usize,
-    /// Bytes alive for each fetch lane before reading pauses, where the target is near.
-    pub lane_window_bytes: usize,
-    /// Between attempts for a partition that failed.
-    pub retry_backoff: Backoff,
-    /// Until a stopped partition that may heal is tried again.
-    pub stopped_backoff: Backoff,
-    /// Most bytes that a compressed batch may have when it is opened to be rewritten.
-    pub decompressed_bytes_max: usize,
-}
-
-/// What the engine wants done.
-#[derive(Debug)]
-pub enum Command {
-    /// For the fetch lane of this source broker; the lane is opened with the first one.
-    Fetch(i32, FetchCommand),
-    /// For the produce lane of this target broker; the lane is opened with the first one.
-    Produce(i32, ProduceCommand),
-    /// A produce lane to this broker will be needed.
-    OpenProduce(i32),
-    /// Metadata of the source is out of date.
-    RefreshSource,
-    /// Metadata of the target is out of date.
-    RefreshTarget,
-    /// Work for another thread; its outcome comes back through [`Engine::on_rewritten`].
-    Rewrite(RewriteJob),
-    /// The offset wanted is not in the source partition's log (or its log is another one): find out where to go on.
-    Locate(PartitionKey),
-    /// A new producer id is needed; comes back through [`Engine::on_producer`].
-    NewProducer,
-    /// The target's log is to be read; what it tells comes back through [`Engine::on_evidence`].
-    Inquire(Inquiry),
-    /// Something for the log.
-    Log(Notice),
-}
-
-/// A line for the log, with its place.
-#[derive(Debug)]
-pub struct Notice {
-    /// Source topic.
-    pub topic: Arc<str>,
-    /// Partition.
-    pub partition: i32,
-    /// What happened.
-    pub message: String,
-}
-
-/// Work for another thread.
-#[derive(Debug)]
-pub struct RewriteJob {
-    /// The engine's number for it.
-    pub id: u64,
-    /// What is to be done.
-    pub work: Work,
-}
-
-/// What is done on another thread.
-#[derive(Debug)]
-pub enum Work {
-    /// A batch is made anew.
-    Rewrite {
-        /// The batch.
-        batch: Bytes,
-        /// Its message format.
-        magic: Magic,
-        /// How.
-        settings: RewriteSettings,
-    },
-    /// Small compressed neighbours become one batch.
-    Merge {
-        /// The batches, of one codec.
-        batches: Vec<Bytes>,
-        /// Most bytes of their records when decompressed.
-        decompressed_bytes_max: usize,
-    },
-}
-
-impl Work {
-    /// Does it.
-    pub fn perform(&self) -> Result<Vec<Piece>, record::Error> {
-        match self {
-            Work::Rewrite { batch, magic: Magic::V2, settings } => record::rewrite(batch, settings),
-            Work::Rewrite { batch, settings, .. } => record::convert(batch, settings),
-            Work::Merge { batches, decompressed_bytes_max } => {
-                let merged = record::merge_compressed(batches, *decompressed_bytes_max)?;
-                let record_count = merged.record_count;
-                Ok(vec![Piece::Batch(Rewritten {
-                    batch: merged.batch,
-                    record_count,
-                    first_upstream_offset: 0,
-                    last_upstream_offset: i64::from(record_count) - 1,
-                    segments: vec![Segment { upstream_offset: 0, record_count }],
-                    max_timestamp: merged.max_timestamp,
-                })])
-            }
-        }
-    }
-}
-
-/// A source partition that a flow takes on.
-#[derive(Clone, Debug)]
-pub struct NewPartition {
-    /// Source topic.
-    pub topic: Arc<str>,
-    /// Its id; nil when unknown.
-    pub topic_id: Uuid,
-    /// Partition on both sides.
-    pub partition: i32,
-    /// The target topic.
-    pub remote_topic: Arc<str>,
-    /// Its id; nil when unknown.
-    pub remote_topic_id: Uuid,
-    /// What it takes.
-    pub limits: TargetLimits,
-}
 
 /// See the module.
 pub struct Engine {
@@ -223,193 +82,6 @@ pub struct Engine {
     stopped_sources: BTreeMap<PartitionKey, Option<Duration>>,
     mapped: Vec<PartitionKey>,
     now_ms: i64,
-}
-
-/// A source partition.
-struct Source {
-    topic: Arc<str>,
-    topic_id: Uuid,
-    /// The topic's id now; another one when it was created anew and the new log has no start yet.
-    topic_id_now: Uuid,
-    partition: i32,
-    target: TargetKey,
-    leader: Option<(i32, i32)>,
-    fetch_generation: u32,
-    window_generation: u32,
-    window: Window,
-    state: SourceState,
-    filter: Option<AbortedFilter>,
-    mapping: mapping::Mapping,
-    last_fetched_epoch: i32,
-    watermarks: Option<Watermarks>,
-    end_at_start: Option<i64>,
-    blocked_since_ms: Option<i64>,
-    replicated_timestamp_ms: Option<i64>,
-    /// When it was last seen to have nothing left to copy.
-    caught_up_ms: Option<i64>,
-    /// From its first batch on.
-    traffic: Option<Box<Traffic>>,
-    counters: Counters,
-    failures: u32,
-    refetches: u32,
-    retry_at: Option<Duration>,
-}
-
-/// Where the log of a source partition begins and ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watermarks {
-    /// High watermark.
-    pub high: i64,
-    /// Last stable offset; -1 where the broker does not tell.
-    pub last_stable: i64,
-    /// Log start offset.
-    pub log_start: i64,
-}
-
-impl Watermarks {
-    /// Where what can be read ends.
-    fn end(self, isolation: IsolationLevel) -> i64 {
-        match isolation {
-            IsolationLevel::ReadCommitted => self.last_stable,
-            IsolationLevel::ReadUncommitted => self.high,
-        }
-    }
-}
-
-impl Source {
-    fn traffic(&mut self) -> &mut Traffic {
-        self.traffic.get_or_insert_default()
-    }
-
-    /// For how long the oldest record has waited that is not on the target. Records beyond the position are no older than
-    /// the last one copied, and have come since nothing was left, whichever is later.
-    fn lag_ms(&self, isolation: IsolationLevel, now_ms: i64) -> Option<i64> {
-        if self.watermarks?.end(isolation) <= self.window.position() {
-            return Some(0);
-        }
-        let copied_ms = self.traffic.as_ref().and_then(|traffic| traffic.last_timestamp_ms());
-        copied_ms.max(self.caught_up_ms).map(|since| now_ms.saturating_sub(since).max(0))
-    }
-}
-
-/// Where a source partition stands.
-///
-/// ```text
-/// Unlocated ──start()──► Waiting ──leader known──► Fetching ──over its cap──► Held ──drained──► Waiting
-///     ▲                     ▲  └────── failure, leader moved ──┘  │
-///     └── offset not in the log ──────────────────────────────────┤
-///                           └──── retry ──── Stopped ◄────────────┘
-/// ```
-#[derive(Debug)]
-enum SourceState {
-    /// Where to start is not known yet.
-    Unlocated,
-    /// For a leader, or for a back-off.
-    Waiting,
-    /// In the session of this broker's lane.
-    Fetching(i32),
-    /// Left the session because its target cannot take more for now.
-    Held,
-    /// Will not go on by itself, or not soon.
-    Stopped(Stopped),
-}
-
-/// A target partition.
-struct Target {
-    topic: usize,
-    partition: i32,
-    limits: TargetLimits,
-    /// Which codecs it takes, as far as it has said so.
-    codecs: TakenCodecs,
-    /// A merged batch grows to this; less once the target refused a smaller one than we thought that it takes.
-    merged_bytes_max: usize,
-    leader: Option<i32>,
-    /// The broker that the batches in flight were sent to.
-    sent_to: Option<i32>,
-    append: Option<Append>,
-    queue: VecDeque<Item>,
-    queue_bytes: usize,
-    scheduled: bool,
-    sources: Vec<PartitionKey>,
-    stopped: Option<Stopped>,
-    stops: u32,
-    resend_at: Option<Duration>,
-    last_refusal: Option<String>,
-}
-
-/// Something that waits to be appended.
-enum Item {
-    Ready(Cargo),
-    /// Small batches that become one while they wait.
-    Open(Open),
-    /// A batch that another thread rewrites; its place is kept.
-    Working(Working),
-}
-
-struct Open {
-    builder: MergeBuilder,
-    parts: Vec<Part>,
-    batches: u32,
-    /// Of the batches as they came.
-    bytes: usize,
-}
-
-struct Working {
-    job: u64,
-    source: PartitionKey,
-    generation: u32,
-    bytes: usize,
-    kind: WorkingKind,
-}
-
-enum WorkingKind {
-    /// A source batch.
-    Batch { entry: EntryId, reason: RewriteReason },
-    /// A cargo that the target refused as a whole.
-    Cargo(Cargo),
-    /// Small compressed cargos on their way into one.
-    Merge(Vec<Cargo>),
-}
-
-#[derive(Default)]
-struct FetchLaneState {
-    connected: bool,
-    paused: bool,
-    disconnects: u64,
-    last_error: Option<String>,
-    throttle: Duration,
-}
-
-#[derive(Default)]
-struct ProduceLaneState {
-    connection: Option<u64>,
-    in_flight: usize,
-    in_flight_bytes: usize,
-    /// The last answer, or the first request since there was nothing to answer.
-    heard_at: Duration,
-    /// It keeps others waiting: see [`regulate`].
-    silent: bool,
-    ready: VecDeque<TargetKey>,
-    throttled_until: Duration,
-    disconnects: u64,
-    last_error: Option<String>,
-    throttle: Duration,
-}
-
-struct Request {
-    broker: i32,
-    keys: Vec<TargetKey>,
-    bytes: usize,
-    sent: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Resend(TargetKey),
-    RetryTarget(TargetKey),
-    RetrySource(PartitionKey),
-    Throttled(i32),
-    Shed,
 }
 
 impl Engine {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 
-use super::super::append::{Acked, Cargo, Covers, Origin, Remedy, Verdict};
+use super::super::append::{Acked, Remedy, Verdict};
+use super::super::cargo::{Cargo, Covers, Origin};
 use super::{Command, Engine, Item, ProduceLaneState, Request};
 use crate::client::{
     ErrorCode, ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, TargetKey,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 
-use super::super::append::{Covers, Numbering, Remedy};
+use super::super::append::{Numbering, Remedy};
+use super::super::cargo::Covers;
 use super::super::plan::TakenCodecs;
 use super::super::status::{EventKind, RewriteReason, Stopped, TOPIC_GONE};
 use super::{Command, Engine, Item, Notice, SourceState, Timer, Work, Working, WorkingKind};

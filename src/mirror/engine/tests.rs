@@ -1,17 +1,24 @@
 //! The engine against two logs of the embedded broker, under failures drawn by a seed: retriable errors, answers lost
 //! with and without effect, lost connections, moved leaders. Afterwards everything must be there once and in order.
 
-use std::collections::VecDeque;
-
+use bytes::Bytes;
 use proptest::prelude::*;
+use uuid::Uuid;
 
 use super::*;
 use crate::broker::log::{
     FirstBatch, Isolation, LogSettings, Origin as LogOrigin, PartitionLog, Verification,
 };
-use crate::client::{FetchEvent, Fetched, FetchedBatch, ProduceAnswer, ProduceEvent, ProduceRequest};
+use crate::client::{
+    FetchEvent, Fetched, FetchedBatch, IsolationLevel, ProduceAnswer, ProduceCommand, ProduceEvent,
+    ProduceRequest,
+};
+use crate::mirror::append::Inquiry;
 use crate::mirror::evidence::{self, Evidence};
-use crate::record::{self, BatchBuilder, BatchHeader, BatchOptions, Codec, OpenBatch, RecordData};
+use crate::mirror::status::RewriteReason;
+use crate::mirror::{Batching, CompressedBatching, OnOversize, OnRefused};
+use crate::net::Backoff;
+use crate::record::{self, BatchBuilder, BatchHeader, BatchOptions, Codec, Magic, OpenBatch, RecordData};
 
 const BROKERS: i32 = 2;
 const TARGET_PRODUCER: i64 = 77;
