@@ -1,12 +1,14 @@
 //! Lists of Java regular expressions, as `topics`, `topics.exclude` and their like hold them.
 //!
 //! As in MirrorMaker (`MirrorUtils.compilePatternList`) the items are joined with `|` to one pattern that must match a
-//! whole name; an empty list matches nothing. Plain patterns run in linear time; what needs backtracking is bounded, and a
-//! name on which the bound is hit is neither matched nor unmatched: see [`PatternList::try_matches`].
+//! whole name; an empty list matches nothing. Mere names, of which there may be thousands, are matched apart
+//! ([`super::plain_patterns`]); other patterns run in linear time, and what needs backtracking is bounded: a name on which
+//! the bound is hit is neither matched nor unmatched, see [`PatternList::try_matches`].
 
 use std::sync::Arc;
 
 use super::java_regex;
+use super::plain_patterns::PlainPatterns;
 
 /// The most bytes that a compiled pattern may take.
 const COMPILED_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -19,6 +21,7 @@ const BACKTRACKS_MAX: usize = 100_000;
 #[derive(Clone, Debug, Default)]
 pub struct PatternList {
     source: Vec<String>,
+    plain: Arc<PlainPatterns>,
     engine: Engine,
 }
 
@@ -33,7 +36,7 @@ enum Engine {
 
 /// A pattern that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{pattern} is no valid regular expression: {reason}")]
+#[error("{} is no valid regular expression: {reason}", shortened(pattern))]
 pub struct PatternError {
     /// The pattern.
     pub pattern: String,
@@ -50,13 +53,13 @@ impl PatternList {
     /// Compiles a list. The error names the item that is at fault, or the joined list when only the whole is.
     pub fn new(patterns: &[&str]) -> Result<PatternList, PatternError> {
         let source: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
-        let joined = patterns.join("|");
-        let engine = match patterns {
+        let (plain, rest) = apart(patterns);
+        let engine = match rest[..] {
             [] => Engine::Nothing,
             [".*"] => Engine::Everything,
-            _ => compile(&joined).map_err(|whole| first_at_fault(patterns).unwrap_or(whole))?,
+            _ => compile(&rest.join("|")).map_err(|whole| first_at_fault(&rest).unwrap_or(whole))?,
         };
-        Ok(PatternList { source, engine })
+        Ok(PatternList { source, plain: Arc::new(plain), engine })
     }
 
     /// Whether the whole of `name` matches one of the patterns; false when matching was given up.
@@ -67,6 +70,7 @@ impl PatternList {
     /// Whether the whole of `name` matches one of the patterns.
     pub fn try_matches(&self, name: &str) -> Result<bool, MatchGivenUp> {
         match &self.engine {
+            _ if self.plain.matches(name) => Ok(true),
             Engine::Nothing => Ok(false),
             Engine::Everything => Ok(true),
             Engine::Linear(regex) => Ok(regex.is_match(name)),
@@ -77,6 +81,29 @@ impl PatternList {
     /// The patterns as they were written.
     pub fn patterns(&self) -> &[String] {
         &self.source
+    }
+}
+
+/// A joined list may have megabytes.
+fn shortened(pattern: &str) -> String {
+    const SHOWN_MAX: usize = 200;
+    match pattern.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &pattern[..end]),
+        None => pattern.to_owned(),
+    }
+}
+
+/// Mere names, and what is left to be joined. A name means the same behind the other items only when each of them is whole
+/// by itself: of `(?i)a, b` the flag reaches `b`, and of `a(b, x, c)` the group does.
+fn apart<'p>(patterns: &[&'p str]) -> (PlainPatterns, Vec<&'p str>) {
+    let (plain, rest) = PlainPatterns::split(patterns);
+    let is_whole = |pattern: &&str| {
+        !pattern.contains("(?") && !pattern.contains("\\Q") && java_regex::translate(pattern).is_ok()
+    };
+    match patterns {
+        [".*"] => (PlainPatterns::default(), patterns.to_vec()),
+        _ if rest.iter().all(is_whole) => (plain, rest),
+        _ => (PlainPatterns::default(), patterns.to_vec()),
     }
 }
 
@@ -137,6 +164,28 @@ mod tests {
         check(&["a(b", "c)d"], &["abd", "acd"], &["ab", "a(b"]);
     }
 
+    #[test]
+    fn thousands_of_names_take_no_automaton() {
+        let names: Vec<String> =
+            (0..20_000).map(|number| format!("team{}.topic-{number}_v1", number % 7)).collect();
+        let mut items: Vec<&str> = names.iter().map(String::as_str).collect();
+        items.push("orders-[0-9]+");
+        let list = PatternList::new(&items).unwrap();
+        assert!(names.iter().all(|name| list.matches(name)) && list.matches("orders-7"));
+        assert!(!list.matches("team0.topic-1_v1") && !list.matches("orders-"));
+        assert_eq!(list.patterns().len(), 20_001);
+    }
+
+    #[test]
+    fn what_reaches_over_a_comma_reaches_names_too() {
+        check(&["(?i)x+", "b"], &["XX", "B"], &["c"]);
+        check(&["b", "(?i)x+"], &["X", "b"], &["B"]);
+        check(&["\\Qa.", "b"], &["a.|b"], &["b", "ab"]);
+        check(&["x(a", "b", "c)"], &["xa", "xb", "xc"], &["b", "xab"]);
+        check(&["a\\", "b"], &["a|b"], &["a", "b"]);
+        assert!(PatternList::new(&["a", "[b", "c"]).is_err());
+    }
+
     /// What Java accepts and is refused here: better than to read it differently.
     const REFUSED: [&str; 7] =
         ["\\1\\Q2\\E", "(?U)\\w+", "[a&&&b]+", "\\X", "\\N{LATIN SMALL LETTER A}", "\\8", "\\p{InGreek}"];
@@ -179,6 +228,9 @@ mod tests {
         assert_eq!(error.to_string(), "*bad is no valid regular expression: * repeats nothing");
         let error = PatternList::new(&["a", "x{1", "2}"]).unwrap_err();
         assert_eq!(error.pattern, "x{1");
+        let long = format!("({}", "\u{e9}".repeat(999));
+        let error = PatternList::new(&[&long]).unwrap_err();
+        assert_eq!((error.pattern.as_str(), error.to_string().chars().count()), (long.as_str(), 255));
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod measure;
 pub mod mm2;
 mod name_format;
 pub mod offset_map;
+mod plain_patterns;
 mod plan;
 mod policy;
 pub mod positions;
