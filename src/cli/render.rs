@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
+use std::sync::Arc;
 
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity as MietteSeverity,
@@ -29,10 +30,11 @@ impl Style {
 /// The problems of a report that are at least as bad as `least`, with a summary in the end.
 pub(crate) fn problems(report: &Report, style: Style, least: Severity) -> String {
     let mut text = String::new();
+    let shared: Arc<str> = Arc::from(report.source.text.as_str());
     for problem in report.problems.iter().filter(|problem| problem.severity <= least) {
         match style {
             Style::Plain => plain(&mut text, problem, &report.source),
-            Style::Drawn => drawn(&mut text, problem, &report.source),
+            Style::Drawn => drawn(&mut text, problem, &report.source, &shared),
         }
     }
     let _ = writeln!(text, "{}: {}", report.source.name, summary(report));
@@ -75,21 +77,33 @@ pub(crate) fn place(problem: &Problem, source: &SourceText) -> String {
 fn plain(text: &mut String, problem: &Problem, source: &SourceText) {
     let _ = writeln!(text, "{}: {}: {}", place(problem, source), problem.severity, problem.message);
     if let Some(span) = problem.span {
-        let start =
-            source.text[..span.start.min(source.text.len())].rfind(['\n', '\r']).map_or(0, |at| at + 1);
-        let line = source.text[start..].split(['\n', '\r']).next().unwrap_or_default();
-        let _ = writeln!(text, "    {}", line.trim_end());
+        let (_, column) = source.position(span.start);
+        let _ = writeln!(text, "    {}", excerpt(source.line(span.start).trim_end(), column));
     }
     if let Some(help) = &problem.help {
         let _ = writeln!(text, "    help: {help}");
     }
 }
 
-fn drawn(text: &mut String, problem: &Problem, source: &SourceText) {
+/// A line around a column; one of thousands of topics says nothing as a whole.
+fn excerpt(line: &str, column: usize) -> String {
+    const BEFORE: usize = 80;
+    const SHOWN_MAX: usize = 400;
+    let letters = line.chars().count();
+    if letters <= SHOWN_MAX {
+        return line.to_owned();
+    }
+    let from = column.saturating_sub(BEFORE).min(letters - SHOWN_MAX);
+    let shown: String = line.chars().skip(from).take(SHOWN_MAX).collect();
+    let dots = |is_cut: bool| if is_cut { "…" } else { "" };
+    format!("{}{shown}{}", dots(from > 0), dots(from + SHOWN_MAX < letters))
+}
+
+fn drawn(text: &mut String, problem: &Problem, source: &SourceText, shared: &Arc<str>) {
     let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles: ThemeStyles::ansi() };
     // Only the lines at fault: their neighbours are nobody's business.
     let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(0).with_links(false);
-    let source_code = NamedSource::new(&source.name, source.text.clone());
+    let source_code = NamedSource::new(&source.name, shared.clone());
     if handler.render_report(text, &Drawn { problem, source_code }).is_err() {
         plain(text, problem, source);
     }
@@ -98,7 +112,7 @@ fn drawn(text: &mut String, problem: &Problem, source: &SourceText) {
 #[derive(Debug)]
 struct Drawn<'a> {
     problem: &'a Problem,
-    source_code: NamedSource<String>,
+    source_code: NamedSource<Arc<str>>,
 }
 
 impl fmt::Display for Drawn<'_> {

@@ -24,6 +24,9 @@ const MEMORY_BUDGET_BYTES: usize = 128 * 1024 * 1024;
 /// Less would not hold one fetch of a busy partition.
 const MEMORY_BUDGET_BYTES_MIN: usize = 4 * 1024 * 1024;
 
+const EVERYWHERE: &str = "on all addresses of this machine, and tells everyone who can reach it the names of topics and \
+    groups; write 127.0.0.1 in front for this machine alone, or 0.0.0.0 to mean all";
+
 /// Everything that is read from a file.
 pub(super) struct Built {
     pub(super) process: ProcessSettings,
@@ -98,7 +101,13 @@ impl Builder<'_> {
                 |value: &str| Ok(values::listen(value)?.map_or(AdminListen::Off, AdminListen::Named));
             let shown = AdminListen::DEFAULT.to_string();
             let shown = Fallback::Theirs(&shown);
-            let admin_listen = reader.parse("kmirror.admin.listen", shown, AdminListen::Default, listen);
+            let key = "kmirror.admin.listen";
+            let admin_listen = reader.parse(key, shown, AdminListen::Default, listen);
+            let named =
+                reader.scope.get(key).filter(|setting| setting.value.trim().starts_with(':')).cloned();
+            if let Some(setting) = named {
+                reader.warning(&setting, format!("{key}: {} listens {EVERYWHERE}", setting.shown.trim()));
+            }
             (budget, observe::Settings { admin_listen })
         });
         self.sections.push(section);

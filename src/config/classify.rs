@@ -110,7 +110,10 @@ fn at_top(key: &str, clusters: &[String]) -> Verdict {
     }
     match key.split_once('.').filter(|(_, rest)| rest.ends_with("bootstrap.servers")) {
         Some((alias, _)) => Verdict::UnknownCluster(alias.to_owned()),
-        None => Verdict::Unknown(nearest(key, "", &[Home::Top, Home::Connector, Home::Worker])),
+        None => {
+            let wide = |client: &ClientKey| keys::is_cluster_wide(client.name);
+            Verdict::Unknown(nearest(key, "", &[Home::Top, Home::Connector, Home::Worker], wide))
+        }
     }
 }
 
@@ -143,7 +146,9 @@ fn of_cluster(alias: &str, key: &str) -> Verdict {
             None => unknown_client_key(client, rest, &format!("{alias}.")),
         };
     }
-    family(key).unwrap_or_else(|| Verdict::Unknown(nearest(key, &format!("{alias}."), &[Home::Worker])))
+    let taken = |client: &ClientKey| client.connection || keys::is_cluster_wide(client.name);
+    family(key)
+        .unwrap_or_else(|| Verdict::Unknown(nearest(key, &format!("{alias}."), &[Home::Worker], taken)))
 }
 
 fn of_flow(source: &str, target: &str, key: &str) -> Verdict {
@@ -194,7 +199,7 @@ fn of_flow(source: &str, target: &str, key: &str) -> Verdict {
     }
     match family(key) {
         Some(verdict) => verdict,
-        None => Verdict::Unknown(nearest(key, &flow, &[Home::Connector, Home::Flow])),
+        None => Verdict::Unknown(nearest(key, &flow, &[Home::Connector, Home::Flow], |_| false)),
     }
 }
 
@@ -269,9 +274,11 @@ fn unknown_client_key(client: &str, key: &str, prefix: &str) -> Verdict {
     Verdict::Unknown(closest(key, names).map(|name| format!("{prefix}{dotted}{name}")))
 }
 
-fn nearest(key: &str, prefix: &str, homes: &[Home]) -> Option<String> {
+/// Among the keys of these homes, and those of Kafka's clients that are `taken` bare.
+fn nearest(key: &str, prefix: &str, homes: &[Home], taken: fn(&ClientKey) -> bool) -> Option<String> {
     let names = keys::KEYS.iter().filter(|known| homes.contains(&known.home)).map(|known| known.name);
-    closest(key, names).map(|name| format!("{prefix}{name}"))
+    let clients = keys::CLIENT_KEYS.iter().filter(move |known| taken(known)).map(|known| known.name);
+    closest(key, names.chain(clients)).map(|name| format!("{prefix}{name}"))
 }
 
 /// The name with a letter to change, or else the shortest that goes on where `key` ends, or else one with a few changes.
@@ -389,6 +396,13 @@ mod tests {
             ("A.consumer.fetch.min.byte", Some("A.consumer.fetch.min.bytes")),
             ("A->B.producer.override.ack", Some("A->B.producer.override.acks")),
             ("kmirror.memory.budgt", Some("kmirror.memory.budget")),
+            ("A.ssl.truststore.locaton", Some("A.ssl.truststore.location")),
+            ("ssl.keystore.pasword", Some("ssl.keystore.password")),
+            ("A.sasl.mechansim", Some("A.sasl.mechanism")),
+            ("B.sasl.jaas.conf", Some("B.sasl.jaas.config")),
+            ("eu.west.securty.protocol", Some("eu.west.security.protocol")),
+            ("A.boostrap.servers", Some("A.bootstrap.servers")),
+            ("A.consumer.ssl.truststore.pasword", Some("A.consumer.ssl.truststore.password")),
             ("something.else.entirely", None),
             ("A->B.rewrite.topics", None),
         ] {

@@ -2,6 +2,7 @@
 //! them. What is left is the raw scope that MirrorMaker's scoping starts from.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::classify::{self, Verdict};
@@ -36,8 +37,12 @@ pub(super) fn lint(bytes: &[u8], source: &mut SourceText, outside: &Outside<'_>)
     fold::keys(&mut entries, source, &mut problems);
     fold::arrows(&mut entries, source, &mut problems);
     let mut linted = Linted { entries, raw: Scope::new(), clusters: Vec::new(), problems };
-    for entry in linted.entries.iter().filter(|entry| keys::is_secret(&entry.key)) {
-        source.mask(entry.value_span);
+    for entry in &linted.entries {
+        if keys::is_secret(&entry.key) {
+            source.mask(entry.value_span);
+        } else if let Some(login) = login_in(entry) {
+            source.mask(entry.part(login.start, login.end));
+        }
     }
     linted.check_encoding(bytes);
     let mut last = linted.last_entries(source);
@@ -107,11 +112,16 @@ impl Linted {
 
     fn resolve(&mut self, index: usize, providers: &mut Providers<'_>) -> Setting {
         let entry = &self.entries[index];
-        let mut setting = Setting {
-            value: Rc::from(entry.value.as_str()),
-            shown: Rc::from(if keys::is_secret(&entry.key) { HIDDEN } else { &entry.value }),
-            entry: index,
+        let login = login_in(entry);
+        let shown: Rc<str> = match &login {
+            _ if keys::is_secret(&entry.key) => Rc::from(HIDDEN),
+            Some(login) => Rc::from(format!("{HIDDEN}@{}", &entry.value[login.end..])),
+            None => Rc::from(entry.value.as_str()),
         };
+        let mut setting = Setting { value: Rc::from(entry.value.as_str()), shown, entry: index };
+        if let Some(login) = login.filter(|_| entry.key.ends_with("bootstrap.servers")) {
+            self.problems.push(login_in_servers(&entry.key).at(entry.part(login.start, login.end)));
+        }
         if !entry.key.starts_with("config.providers") {
             let resolved = providers.resolve(&entry.value);
             let places =
@@ -243,6 +253,26 @@ fn byte_order_mark() -> Problem {
         .at((0..BYTE_ORDER_MARK.len()).into())
         .help("save it as UTF-8 without a byte order mark, or as ASCII")
         .mirror_maker("takes the mark for the beginning of the first line's key, and does not know that key")
+}
+
+/// Where a login stands that was written into an address, as in `user:password@host:9092`.
+fn login_in(entry: &Entry) -> Option<Range<usize>> {
+    values::login_in(&entry.value, entry.key.ends_with("bootstrap.servers"))
+}
+
+fn login_in_servers(key: &str) -> Problem {
+    let cluster = key.strip_suffix("bootstrap.servers").unwrap_or_default();
+    let cluster = ["consumer.", "producer.", "admin."]
+        .iter()
+        .find_map(|client| cluster.strip_suffix(client))
+        .unwrap_or(cluster);
+    let help = format!(
+        "write host:port alone, and who kmirror is as {cluster}security.protocol = SASL_SSL, {cluster}sasl.mechanism, \
+         {cluster}sasl.username and {cluster}sasl.password (or {cluster}sasl.jaas.config)"
+    );
+    Problem::error(format!("{key} holds a user and a password, which are no part of an address"))
+        .help(help)
+        .mirror_maker("does not start: it takes them for a part of the host")
 }
 
 /// A file for other programs, or one without its most important line.

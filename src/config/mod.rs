@@ -135,7 +135,7 @@ pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
     } else {
         Some(build::build(&linted, &source, options, &mut problems))
     };
-    let problems = by_place(problems.0, &linted.entries);
+    let problems = by_place(problems.into_list(), &linted.entries);
     let mut problems: Vec<Problem> = problems.into_iter().map(Problem::printable).collect();
     problems.sort_by_key(|problem| (problem.severity, problem.span.map_or(usize::MAX, |span| span.start)));
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -182,7 +182,7 @@ fn join(known: &mut Vec<Problem>, problem: Problem, key_start: usize) {
 }
 
 fn failed(name: &str, message: String) -> Report {
-    let source = SourceText { name: name.to_owned(), text: String::new() };
+    let source = SourceText::new(name, b"");
     Report { settings: None, problems: vec![Problem::error(message)], resolved: Vec::new(), source }
 }
 

@@ -47,7 +47,7 @@ impl From<Range<usize>> for Span {
 }
 
 /// One problem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,
@@ -134,6 +134,8 @@ pub struct SourceText {
     pub name: String,
     /// The text.
     pub text: String,
+    /// Where lines begin behind the first.
+    line_starts: Vec<usize>,
 }
 
 impl SourceText {
@@ -149,7 +151,8 @@ impl SourceText {
             }
             text.extend(chunk.invalid().iter().map(|_| '?'));
         }
-        SourceText { name: name.to_owned(), text }
+        let line_starts = line_starts(&text);
+        SourceText { name: name.to_owned(), text, line_starts }
     }
 
     /// Blanks a part out, but keeps its lines.
@@ -164,12 +167,30 @@ impl SourceText {
 
     /// Line and column of an offset, both from one; columns count characters.
     pub fn position(&self, offset: usize) -> (usize, usize) {
-        let before = self.text.get(..offset).unwrap_or(&self.text);
-        let line_start = before.rfind(['\n', '\r']).map_or(0, |at| at + 1);
-        let ends = before.bytes().filter(|&byte| byte == b'\n' || byte == b'\r').count();
-        let pairs = before.matches("\r\n").count();
-        (ends - pairs + 1, before[line_start..].chars().count() + 1)
+        let offset = if self.text.is_char_boundary(offset) { offset } else { self.text.len() };
+        let line = self.line_starts.partition_point(|&start| start <= offset);
+        let line_start = line.checked_sub(1).map_or(0, |index| self.line_starts[index]);
+        (line + 1, self.text[line_start..offset].chars().count() + 1)
     }
+
+    /// The line in which an offset is, without its end.
+    pub fn line(&self, offset: usize) -> &str {
+        let line = self.line_starts.partition_point(|&start| start <= offset);
+        let start = line.checked_sub(1).map_or(0, |index| self.line_starts[index]);
+        let end = self.line_starts.get(line).map_or(self.text.len(), |&next| next);
+        self.text[start..end].trim_end_matches(['\n', '\r'])
+    }
+}
+
+/// Lines end at CR, LF or both.
+fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends = |at: usize| match bytes[at] {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    };
+    (0..bytes.len()).filter(|&at| ends(at)).map(|at| at + 1).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Reads typed values out of a scope, and remembers each with its origin for `kmirror check`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::problem::{Problem, Severity, SourceText, Span};
@@ -45,19 +46,30 @@ pub enum Origin {
 
 /// Collects problems; of several errors at one place only the first is kept, since several readers meet the same value.
 #[derive(Debug, Default)]
-pub(super) struct Problems(pub(super) Vec<Problem>);
+pub(super) struct Problems {
+    list: Vec<Problem>,
+    known: BTreeSet<Problem>,
+    /// Starts and ends of the places of errors. No two overlap, so a later one ends later.
+    at_fault: BTreeSet<(usize, usize)>,
+}
 
 impl Problems {
     pub(super) fn push(&mut self, problem: Problem) {
-        let said = self.0.iter().any(|known| {
-            let errors = known.severity == Severity::Error && problem.severity == Severity::Error;
-            let same_place =
-                matches!((known.span, problem.span), (Some(known), Some(new)) if known.overlaps(new));
-            (errors && same_place) || *known == problem
-        });
-        if !said {
-            self.0.push(problem);
+        if let (Severity::Error, Some(span)) = (problem.severity, problem.span) {
+            let before = self.at_fault.range(..(span.end, 0)).next_back();
+            if before.is_some_and(|&(_, end)| span.start < end) {
+                return;
+            }
+            self.at_fault.insert((span.start, span.end));
         }
+        if self.known.insert(problem.clone()) {
+            self.list.push(problem);
+        }
+    }
+
+    /// In the order in which they were met.
+    pub(super) fn into_list(self) -> Vec<Problem> {
+        self.list
     }
 }
 
@@ -184,5 +196,28 @@ impl Reader<'_> {
         let entry = &self.entries[setting.entry];
         let found = entry.value.find(item).filter(|_| !item.is_empty());
         found.map_or_else(|| entry.span(), |at| entry.part(at, at + item.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_errors_at_one_place_the_first_is_kept_and_nothing_is_said_twice() {
+        let mut problems = Problems::default();
+        let error = |message: &str, start, end| Problem::error(message).at(Span { start, end });
+        let warning = Problem::warning("d").at(Span { start: 5, end: 9 });
+        for problem in
+            [error("a", 5, 9), error("b", 0, 6), error("c", 0, 5), error("e", 8, 20), error("f", 9, 9)]
+        {
+            problems.push(problem);
+        }
+        problems.push(warning.clone());
+        problems.push(warning);
+        problems.push(Problem::error("g"));
+        problems.push(Problem::error("g"));
+        let said: Vec<String> = problems.into_list().into_iter().map(|problem| problem.message).collect();
+        assert_eq!(said, ["a", "c", "f", "d", "g"]);
     }
 }

@@ -258,6 +258,48 @@ fn warnings_do_not_keep_a_file_from_running() {
     assert_eq!(flow("topics.blacklist=x\ntopics.exclude=y").topics_exclude.patterns(), ["y"]);
 }
 
+#[test]
+fn a_login_in_an_address_is_refused_and_never_shown() {
+    for servers in [
+        "mallory:hun,ter2#@a:9092",
+        "SASL_SSL://mallory:hun,ter2@a:9092, a2:9092",
+        "a0:1, mallory:hunter2@a:9092",
+    ] {
+        let report = load_text(&format!("{ENABLED}A.bootstrap.servers={servers}"));
+        let errors: Vec<&Problem> =
+            report.problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
+        let [error] = errors[..] else { panic!("{servers}: {errors:#?}") };
+        let message = "A.bootstrap.servers holds a user and a password, which are no part of an address";
+        assert!(error.message.starts_with(message), "{}", error.message);
+        assert!(error.help.as_ref().unwrap().contains("A.sasl.username and A.sasl.password"));
+        assert_eq!(report.source.position(error.span.unwrap().start), (5, 21));
+        let everything = format!("{:?} {:?} {:?}", report.problems, report.resolved, report.source);
+        assert!(!everything.contains("mallory") && !everything.contains("ter2"), "{everything}");
+    }
+}
+
+#[test]
+fn a_port_alone_listens_everywhere_which_is_said() {
+    for (value, said) in [(":9464", true), ("0.0.0.0:9464", false), ("127.0.0.1:1", false)] {
+        let report = load_text(&format!("{ENABLED}kmirror.admin.listen={value}"));
+        let begins = format!("kmirror.admin.listen: {value} listens on all addresses");
+        let found =
+            report.problems.iter().any(|p| p.severity == Severity::Warning && p.message.starts_with(&begins));
+        assert_eq!(found, said, "{value}: {:#?}", report.problems);
+        assert!(report.settings.is_some());
+    }
+}
+
+#[test]
+fn thousands_of_topics_and_of_problems_are_read_in_no_time() {
+    let topics: Vec<String> = (0..10_000).map(|number| format!("team.topic-{number}")).collect();
+    let flow = flow(&format!("topics={}", topics.join(",\\\n  ")));
+    assert!(flow.topics.matches("team.topic-9999") && !flow.topics.matches("team.topic-10000"));
+    let report = load_text(&format!("{ENABLED}{}", "topics=a\n".repeat(50_000)));
+    let again = report.problems.iter().filter(|problem| problem.message.contains("is set again in line"));
+    assert_eq!(again.count(), 49_999);
+}
+
 /// Issues of delivery are never decided by a retry key; `errors.tolerance` is about the content of records alone.
 #[test]
 fn tolerance_and_codecs_reach_the_flow() {

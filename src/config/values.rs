@@ -6,6 +6,7 @@
 //! cut.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 
 use super::keys::Kind;
 use crate::client::HostPort;
@@ -105,6 +106,31 @@ fn host_port(server: &str) -> Option<HostPort> {
     (!host.is_empty() && host.chars().all(known)).then(|| HostPort { host: host.to_owned(), port })
 }
 
+/// The part of a value that is a user and a password in front of an address, with its `@`. In a list of `addresses` nothing
+/// else can hold an `@`, and the password may have a comma or a `#`; elsewhere an item must look like such an address.
+pub(super) fn login_in(value: &str, addresses: bool) -> Option<Range<usize>> {
+    let mut start = 0;
+    for item in value.split(',') {
+        if addresses {
+            let address = item[..item.find('#').unwrap_or(item.len())].trim();
+            if !address.is_empty() && host_port(address).is_none() {
+                let at = value.rfind('@').filter(|&at| at > start)?;
+                return value[start..at].contains(':').then_some(0..at + 1);
+            }
+            if item.contains('#') {
+                return None;
+            }
+        } else if let Some((login, address)) = item.rsplit_once('@') {
+            let name = login.split_once("://").map_or(login, |(_, login)| login);
+            if name.contains(':') && host_port(address.trim()).is_some() {
+                return Some(start..start + login.len() + 1);
+            }
+        }
+        start += item.len() + 1;
+    }
+    None
+}
+
 /// `kmirror.admin.listen`: an address with its port; `None` for `none`.
 pub(super) fn listen(value: &str) -> Result<Option<SocketAddr>, String> {
     let value = value.trim();
@@ -194,6 +220,27 @@ mod tests {
             for value in bad {
                 assert!(check(kind, value).is_err(), "{kind:?} {value:?}");
             }
+        }
+    }
+
+    #[test]
+    fn logins_in_addresses_are_found() {
+        for (value, addresses, login) in [
+            ("u:p@h:1", true, "u:p@"),
+            ("SASL_SSL://u:p@h:1", true, "SASL_SSL://u:p@"),
+            ("a:1, u:p,w#x@y@h:1", true, "a:1, u:p,w#x@y@"),
+            ("u:p@h", true, "u:p@"),
+            ("a:1, b:2", true, ""),
+            ("a:1 # ask me: x@y.z", true, ""),
+            ("u@h:1", true, ""),
+            ("u:p", true, ""),
+            ("http://u:p@proxy:3128", false, "http://u:p@"),
+            ("x,u:p@h:1", false, "u:p@"),
+            ("User:a@EXAMPLE.COM", false, ""),
+            ("a@b:1", false, ""),
+        ] {
+            let found = login_in(value, addresses).map_or("", |range| &value[range]);
+            assert_eq!(found, login, "{value}");
         }
     }
 
