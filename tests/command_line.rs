@@ -339,7 +339,7 @@ async fn positions_are_shown_and_moved_only_when_that_is_asked_for() {
     assert_eq!(code, Some(1), "{errors}");
     assert_eq!(columns(&shown)[1], ["orders", "0", "50", "20"], "{shown}");
     assert!(shown.contains("cannot be moved: A has no such partition"), "{shown}");
-    assert!(shown.contains("nothing is moved yet: --execute moves these 1 positions"), "{shown}");
+    assert!(shown.contains("nothing is moved yet: --execute moves this position"), "{shown}");
     let (_, shown, _) = output(&["positions", &path]).await;
     assert_eq!(columns(&shown)[1][2], "50", "{shown}");
     let (code, shown, errors) =

@@ -168,11 +168,14 @@ fn text(outcomes: &[Outcome]) -> String {
             None => shown(&mut text, positions),
             Some(moves) => {
                 moved(&mut text, positions, moves);
-                let count = moves.moves.len();
-                let _ = match executed {
-                    true => writeln!(text, "{count} positions are moved"),
-                    false if count == 0 => writeln!(text, "nothing to move"),
-                    false => writeln!(text, "nothing is moved yet: --execute moves these {count} positions"),
+                let _ = match (moves.moves.len(), executed) {
+                    (0, _) => writeln!(text, "nothing to move"),
+                    (1, true) => writeln!(text, "1 position is moved"),
+                    (1, false) => writeln!(text, "nothing is moved yet: --execute moves this position"),
+                    (count, true) => writeln!(text, "{count} positions are moved"),
+                    (count, false) => {
+                        writeln!(text, "nothing is moved yet: --execute moves these {count} positions")
+                    }
                 };
             }
         }

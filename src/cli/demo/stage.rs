@@ -40,9 +40,11 @@ impl Stage {
             Transport::Plaintext => None,
             Transport::Tls => Some(BrokerCertificate::make()?),
         };
+        // Ids are told apart by all that remembers clusters; two demos are four clusters.
+        let run = seam.random() as u32;
         // As a broker's defaults are; only kcat, and the like, of a user ask for it.
         let cluster = |id: &str, seed| Settings {
-            cluster_id: format!("kmirror-demo-{id}"),
+            cluster_id: format!("kmirror-demo-{id}-{run:08x}"),
             brokers: BROKERS,
             replication_factor: BROKERS as u16,
             partitions: 3,

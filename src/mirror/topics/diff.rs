@@ -128,10 +128,9 @@ impl Round<'_> {
         match self.selector.select(topic) {
             Selection::Replicated | Selection::Heartbeats => {}
             Selection::NameTooLong { remote_topic } => {
-                let reason = format!(
-                    "its name on the target, {remote_topic}, would have {} bytes, Kafka allows 249",
-                    remote_topic.len()
-                );
+                // The topic itself stands beside its reason, and is long enough.
+                let bytes = remote_topic.len();
+                let reason = format!("its name on the target would have {bytes} bytes, Kafka allows 249");
                 self.refuse(topic, reason);
                 return;
             }
@@ -281,9 +280,7 @@ mod tests {
                  which Kafka refuses",
                 "c.d refused: its name on the target, A.c.d, differs from that of a topic there only in '.' and '_', \
                  which Kafka refuses",
-                &format!(
-                    "{long} refused: its name on the target, A.{long}, would have 250 bytes, Kafka allows 249"
-                ),
+                &format!("{long} refused: its name on the target would have 250 bytes, Kafka allows 249"),
             ],
         );
         // A topic that is there already is no collision.
