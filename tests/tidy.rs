@@ -70,9 +70,11 @@ fn arrows_point_down_only() {
 
 #[test]
 fn every_file_says_what_it_owns_and_ends_in_time() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders =
+        ["src", "tests", "benches", "protocol-tests/src", "protocol-tests/tests", "protocol-tests/benches"];
     let mut wrong = Vec::new();
-    for path in sources(&root) {
+    for path in folders.iter().flat_map(|folder| sources(&root.join(folder))) {
         let text = fs::read_to_string(&path).unwrap();
         if !text.starts_with("//!") {
             wrong.push(format!("{} does not open with //!", path.display()));
