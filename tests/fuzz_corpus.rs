@@ -21,6 +21,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Encodable, Message, StrBytes};
 use kmirror::mirror::Share;
 use kmirror::mirror::lease::protocol::{Assignment, Claim};
+use kmirror::mirror::mm2::formats::{Checkpoint, Heartbeat, OffsetSync};
 use kmirror::mirror::state::TopicPartition;
 use kmirror::mirror::state::mm2_offsets;
 use kmirror::mirror::state::records::{Gap, Owner, Position, StateRecord};
@@ -150,6 +151,7 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let joined = JoinGroupResponse::default().with_member_id(text("member"));
     seeds.push(("replies", "join-group".to_owned(), [&[11][..], &encoded(&joined, 5)].concat()));
     seeds.extend(own_records());
+    seeds.extend(mirror_makers_records());
     for name in ["one-way", "both-ways", "bulk-load"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("configs/{name}.properties"));
         seeds.push(("properties", name.to_owned(), fs::read(file).unwrap()));
@@ -230,6 +232,23 @@ fn own_records() -> Vec<(&'static str, String, Vec<u8>)> {
         ("lease", "claim".to_owned(), claim.encode().to_vec()),
         ("lease", "assignment".to_owned(), assignment.encode().to_vec()),
     ]
+}
+
+fn mirror_makers_records() -> Vec<(&'static str, String, Vec<u8>)> {
+    let place = TopicPartition::new("t", 3);
+    let sync = OffsetSync { source: place.clone(), upstream: 5, downstream: 4 };
+    let (group, metadata) = ("g".into(), "".into());
+    let checkpoint = Checkpoint { group, target: place, upstream: 5, downstream: 4, metadata };
+    let heartbeat = Heartbeat { source: "A".into(), target: "B".into(), timestamp_ms: 1 };
+    [
+        ("offset-sync", pair(&sync.key(), &sync.value())),
+        ("checkpoint", pair(&checkpoint.key(), &checkpoint.value())),
+        ("heartbeat", pair(&heartbeat.key(), &heartbeat.value())),
+        ("target-state", pair(b"target-state-x", br#"{"state.v2":"PAUSED"}"#)),
+        ("tasks-fencing", pair(b"tasks-fencing-x", br#"{"task-count":3}"#)),
+    ]
+    .map(|(name, record)| ("mirror_maker", name.to_owned(), record))
+    .into()
 }
 
 fn pair(key: &[u8], value: &[u8]) -> Vec<u8> {

@@ -12,18 +12,21 @@ pub use records::{broker_append, record_entries};
 use bytes::Bytes;
 use kmirror::config;
 use kmirror::mirror::PatternList;
+use kmirror::mirror::mm2::formats::{Checkpoint, Heartbeat, OffsetSync};
 use kmirror::mirror::state::mm2_offsets::Mm2Offsets;
 use kmirror::mirror::state::records::{Decoded, decode};
+use kmirror::mirror::takeover::WorkerConfig;
 
 /// A check by the name of its target.
 pub type Check = fn(&[u8]);
 
 /// All checks.
-pub const CHECKS: [(&str, Check); 10] = [
+pub const CHECKS: [(&str, Check); 11] = [
     ("broker_append", broker_append),
     ("fetch_walker", fetch_walker),
     ("lease", lease),
     ("metadata", metadata),
+    ("mirror_maker", mirror_maker),
     ("patterns", patterns),
     ("produce_response", produce_response),
     ("properties", properties),
@@ -71,6 +74,24 @@ pub fn state_records(data: &[u8]) {
     offsets.apply(0, 1, &Bytes::copy_from_slice(key), Some(value));
     offsets.apply(0, 2, &Bytes::copy_from_slice(key), None);
     assert!(offsets.newest().count() <= 1);
+}
+
+/// A record of MirrorMaker's topics: a key, and behind it a value. What is read is written as it was.
+pub fn mirror_maker(data: &[u8]) {
+    let Some((&key_bytes, rest)) = data.split_first() else { return };
+    let (key, value) = rest.split_at(usize::from(key_bytes).min(rest.len()));
+    if let Ok(sync) = OffsetSync::decode(key, value) {
+        assert_eq!(OffsetSync::decode(&sync.key(), &sync.value()), Ok(sync));
+    }
+    if let Ok(checkpoint) = Checkpoint::decode(key, value) {
+        assert_eq!(Checkpoint::decode(&checkpoint.key(), &checkpoint.value()), Ok(checkpoint));
+    }
+    if let Ok(heartbeat) = Heartbeat::decode(key, value) {
+        assert_eq!(Heartbeat::decode(&heartbeat.key(), &heartbeat.value()), Ok(heartbeat));
+    }
+    let mut worker_config = WorkerConfig::default();
+    worker_config.apply(key, Some(value));
+    worker_config.apply(key, None);
 }
 
 /// Patterns of `topics`, one on each line, and a name on the last: a match ends, whatever the pattern.

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
-    ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DescribeClusterResponse,
-    DescribeConfigsResponse, DescribeGroupsResponse, FetchResponse, FindCoordinatorResponse,
-    HeartbeatResponse, IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse,
-    LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse,
-    OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse, SyncGroupResponse,
+    ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DescribeAclsResponse,
+    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeProducersResponse,
+    DescribeTransactionsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse,
+    IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse,
+    ListGroupsResponse, ListOffsetsResponse, ListTransactionsResponse, MetadataResponse,
+    OffsetCommitResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
+    SaslAuthenticateResponse, SaslHandshakeResponse, SyncGroupResponse,
 };
 use kafka_protocol::protocol::{Decodable, Message};
 use kmirror::client::fetch::{FETCH_VERSION_MAX, FETCH_VERSION_MIN, FetchWalker, Step, WalkLimits};
@@ -105,7 +107,7 @@ pub fn metadata(data: &[u8]) {
 /// Any other reply, behind its API and version: counts that a peer claims allocate nothing.
 pub fn replies(data: &[u8]) {
     let Some((api, rest)) = data.split_first() else { return };
-    match api % 18 {
+    match api % 25 {
         0 => drop(decoded::<ApiVersionsResponse>(rest)),
         1 => drop(decoded::<CreatePartitionsResponse>(rest)),
         2 => drop(decoded::<CreateTopicsResponse>(rest)),
@@ -123,10 +125,14 @@ pub fn replies(data: &[u8]) {
         14 => drop(decoded::<ListOffsetsResponse>(rest)),
         15 => drop(decoded::<OffsetCommitResponse>(rest)),
         16 => drop(decoded::<OffsetFetchResponse>(rest)),
-        _ => {
-            drop(decoded::<OffsetForLeaderEpochResponse>(rest));
-            drop(decoded::<SyncGroupResponse>(rest));
-        }
+        17 => drop(decoded::<OffsetForLeaderEpochResponse>(rest)),
+        18 => drop(decoded::<SyncGroupResponse>(rest)),
+        19 => drop(decoded::<DescribeAclsResponse>(rest)),
+        20 => drop(decoded::<DescribeProducersResponse>(rest)),
+        21 => drop(decoded::<DescribeTransactionsResponse>(rest)),
+        22 => drop(decoded::<ListTransactionsResponse>(rest)),
+        23 => drop(decoded::<SaslHandshakeResponse>(rest)),
+        _ => drop(decoded::<SaslAuthenticateResponse>(rest)),
     }
 }
 
