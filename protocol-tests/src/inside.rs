@@ -1,7 +1,7 @@
 //! The replicator inside the test's own process, between embedded clusters: over TCP, or in the simulated network.
 
 use bytes::Bytes;
-use kmirror::broker::{self, EmbeddedCluster};
+use kmirror::broker::{self, EmbeddedCluster, KafkaVersion};
 use kmirror::config;
 use kmirror::mirror::Replicator;
 use kmirror::mirror::status::ReplicatorStatus;
@@ -15,8 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An embedded cluster of three brokers, all at this address.
 pub async fn cluster(seam: &Seam, seed: u64, host: &str) -> EmbeddedCluster {
-    let settings =
-        broker::Settings { brokers: 3, seed, address: host.parse().unwrap(), ..broker::Settings::default() };
+    cluster_of(seam, seed, host, KafkaVersion::default()).await
+}
+
+/// The same, with the API versions of a release.
+pub async fn cluster_of(seam: &Seam, seed: u64, host: &str, version: KafkaVersion) -> EmbeddedCluster {
+    let address = host.parse().unwrap();
+    let settings = broker::Settings { brokers: 3, seed, address, version, ..broker::Settings::default() };
     EmbeddedCluster::start(seam.clone(), settings).await.unwrap()
 }
 

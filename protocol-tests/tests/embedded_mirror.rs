@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kafka_protocol::messages::ApiKey;
-use kmirror::broker::{Effect, EmbeddedCluster, FaultRule, When, log};
+use kmirror::broker::{Effect, EmbeddedCluster, FaultRule, KafkaVersion, When, log};
 use kmirror::mirror::Replicator;
 use kmirror::mirror::status::{EventKind, FlowState, ReplicatorStatus};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
 use kmirror::seam::{Link, Seam, Simulation};
-use protocol_tests::inside::{self, cluster, numbered, replicator};
+use protocol_tests::inside::{self, cluster, cluster_of, numbered, replicator};
 
 fn file(a: &EmbeddedCluster, b: &EmbeddedCluster, more: &str) -> String {
     format!(
@@ -92,7 +92,82 @@ async fn copies_topics_over_tcp() {
 
 #[tokio::test(start_paused = true)]
 async fn copies_topics_in_the_simulated_network() {
-    copies_topics(Seam::Simulated(Simulation::new(5)), ["10.0.0.1", "10.0.0.2"]).await;
+    for hosts in [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"]] {
+        copies_topics(Seam::Simulated(Simulation::new(5)), hosts).await;
+    }
+}
+
+/// From each release to the newest and back: all that a flow does goes by what both sides offer.
+#[tokio::test(start_paused = true)]
+async fn a_flow_runs_between_releases_of_any_age() {
+    use KafkaVersion::{V2_1, V2_4, V2_8, V3_3, V3_6, V3_9, V4_0, V4_1, V4_3};
+    let older = [V2_1, V2_4, V2_8, V3_3, V3_6, V3_9, V4_0, V4_1];
+    for [from, to] in older.iter().flat_map(|&old| [[old, V4_3], [V4_3, old], [old, old]]) {
+        let seam = Seam::Simulated(Simulation::new(9));
+        let (a, b) =
+            (cluster_of(&seam, 1, "10.0.0.1", from).await, cluster_of(&seam, 2, "10.0.0.2", to).await);
+        a.create_topic("t", 3, 1, &[("retention.ms", "1234567")]).unwrap();
+        for round in 0..2 {
+            let replicator = replicator(&seam, &file(&a, &b, ""));
+            for (partition, codec) in (0..3).zip([Codec::None, Codec::Gzip, Codec::Zstd]) {
+                append(&a, "t", partition, round * 10, 10, codec);
+            }
+            until(&replicator, &format!("{from:?} to {to:?}, start {round}"), |status| {
+                let at = |partition| status.flows[0].partitions.get(&("t".into(), partition));
+                let end = Some(i64::from(round + 1) * 10);
+                (0..3).all(|partition| at(partition).is_some_and(|at| at.position == end))
+            })
+            .await;
+            replicator.stop().await;
+        }
+        for partition in 0..3 {
+            let copied = records(&b, "A.t", partition);
+            assert_eq!((copied.len(), &copied), (20, &records(&a, "t", partition)), "{from:?} to {to:?}");
+        }
+        assert!(b.violations().is_empty(), "{:?}", b.violations());
+    }
+}
+
+/// Who may not read a partition says so and what it takes, goes on once it may, and holds up nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_may_not_be_read_stops_alone_and_heals() {
+    let seam = Seam::Simulated(Simulation::new(19));
+    let (a, b) = (cluster(&seam, 1, "10.0.0.1").await, cluster(&seam, 2, "10.0.0.2").await);
+    a.create_topic("t", 3, 1, &[]).unwrap();
+    let Some((Some(leader), _)) = a.leader("t", 0) else { panic!("t-0 has a leader") };
+    assert!((1..3).all(|partition| a.leader("t", partition).unwrap().0 != Some(leader)));
+    let replicator = replicator(&seam, &file(&a, &b, ""));
+    let reach = async |partitions: std::ops::Range<i32>, position: i64, what: &str| {
+        until(&replicator, what, |status| {
+            let at = |partition| status.flows[0].partitions.get(&("t".into(), partition));
+            partitions.clone().all(|one| at(one).is_some_and(|at| at.position == Some(position)))
+        })
+        .await;
+    };
+    (0..3).for_each(|partition| append(&a, "t", partition, 0, 10, Codec::None));
+    reach(0..3, 10, "the start").await;
+    a.fault(FaultRule {
+        key: Some(ApiKey::Fetch),
+        broker: Some(leader),
+        when: When::After(0),
+        times: u64::MAX,
+        effect: Effect::Error(29),
+    });
+    (0..3).for_each(|partition| append(&a, "t", partition, 10, 10, Codec::None));
+    reach(1..3, 20, "the others").await;
+    until(&replicator, "the reason", |status| {
+        let stopped = status.flows[0].partitions[&("t".into(), 0)].stopped.as_ref();
+        stopped.is_some_and(|stopped| {
+            stopped.reason == "not_authorized"
+                && stopped.message.contains("READ")
+                && stopped.retry_ms.is_some()
+        })
+    })
+    .await;
+    a.clear_faults();
+    reach(0..3, 20, "the one that may be read again").await;
+    replicator.stop().await;
+    (0..3).for_each(|partition| assert_eq!(records(&a, "t", partition), records(&b, "A.t", partition)));
 }
 
 /// A leader that hangs on either side is missed by its cluster after 9 s. What it led goes on with its successor then, and

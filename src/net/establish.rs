@@ -251,3 +251,22 @@ pub async fn canonical_bootstrap(seam: &Seam, servers: &[HostPort]) -> Vec<HostP
     canonical.retain(|server| seen.insert(server.clone()));
     canonical
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seam::Simulation;
+
+    #[tokio::test(start_paused = true)]
+    async fn bootstrap_servers_become_canonical_names() {
+        let simulation = Simulation::new(1);
+        for (name, address) in [("kafka", "10.0.0.1"), ("b1.kafka", "10.0.0.1"), ("b3.kafka", "fe80::3")] {
+            simulation.host(name, address.parse().unwrap());
+        }
+        let servers = [("kafka", 1), ("b1.kafka", 1), ("10.0.0.2", 2), ("fe80::3", 3), ("unknown", 4)];
+        let servers = servers.map(|(host, port)| HostPort::new(host, port));
+        let canonical = canonical_bootstrap(&Seam::Simulated(simulation), &servers).await;
+        let canonical: Vec<String> = canonical.iter().map(HostPort::to_string).collect();
+        assert_eq!(canonical, ["b1.kafka:1", "10.0.0.2:2", "b3.kafka:3", "unknown:4"]);
+    }
+}

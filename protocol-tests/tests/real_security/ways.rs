@@ -43,7 +43,7 @@ fn records_arrive_over_each_way_in_and_out() -> Result<()> {
     Ok(())
 }
 
-/// Sessions of 3 s: the lanes and the control plane authenticate again while records flow, and nothing is lost or repeated.
+/// Case 55. Sessions of 3 s: the lanes and the control plane authenticate again while records flow, and nothing is lost or repeated.
 #[test]
 fn sessions_are_renewed_while_records_flow() -> Result<()> {
     let Some((pair, certificates)) = secured()? else { return Ok(()) };

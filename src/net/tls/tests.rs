@@ -245,6 +245,7 @@ async fn megabytes_pass_both_ways_in_large_pieces() {
     assert!(reads < 5_000_000 / 16_384, "{reads} reads, one for each record or more");
 }
 
+/// Case 56.
 #[tokio::test(start_paused = true)]
 async fn a_new_file_is_used_by_the_next_connection_and_a_broken_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
