@@ -13,6 +13,7 @@ use super::contents::{self, LoggedRecord};
 use super::error::Error;
 use super::fault::FaultRule;
 use super::log::{Isolation, Origin, PartitionLog, Verification};
+use super::sasl::{Door, Logins};
 use super::server::{Limits, Shared, listen, run_broker, run_timers};
 use super::settings::Settings;
 use super::state::{ClusterState, Violation};
@@ -56,8 +57,8 @@ impl EmbeddedCluster {
             request_bytes_max: settings.request_bytes_max,
             idle: Duration::from_millis(settings.connections_idle_ms_max),
         };
-        let tls = settings.tls.clone();
-        let shared = Shared::new(ClusterState::new(settings, &taken), seam, limits, tls);
+        let (tls, door) = (settings.tls.clone(), settings.sasl.clone().map(Door::new));
+        let shared = Shared::new(ClusterState::new(settings, &taken), seam, limits, tls, door);
         let (stop_timers, stopped) = watch::channel(false);
         shared.seam.spawn(run_timers(shared.clone(), stopped));
         let cluster = EmbeddedCluster {
@@ -243,6 +244,18 @@ impl EmbeddedCluster {
     /// What a group has committed: topic, partition, offset, metadata.
     pub fn committed(&self, group: &str) -> Vec<(String, i32, i64, String)> {
         self.shared.with(|state, _| state.committed(group))
+    }
+
+    /// How many authentications there were; none without SASL.
+    pub fn logins(&self) -> Logins {
+        self.shared.at_door(|door| door.logins()).unwrap_or_default()
+    }
+
+    /// Gives a user a password, or another one. Who is inside stays there until the session ends.
+    pub fn set_password(&self, user: &str, password: &str) {
+        self.shared.at_door(|door| {
+            door.settings_mut().users.insert(user.to_owned(), password.to_owned());
+        });
     }
 
     /// Arms a fault.

@@ -4,7 +4,7 @@
 //! or the simulated network. It answers as Apache Kafka does, also where it refuses: a Produce is checked by the same rules
 //! ([`log`]), and what real brokers let pass is let pass, but reported by [`EmbeddedCluster::violations`].
 //!
-//! Nothing is kept on disk, replicas share one log, and there is no security. Under a seed, a simulated network and a
+//! Nothing is kept on disk, replicas share one log, and nobody's rights are checked; who comes is, with [`Sasl`]. Under a seed, a simulated network and a
 //! current-thread runtime a run can be repeated exactly.
 //!
 //! ```
@@ -31,6 +31,7 @@ mod cluster;
 mod contents;
 mod error;
 mod fault;
+mod sasl;
 mod server;
 mod settings;
 mod state;
@@ -41,7 +42,8 @@ pub use cluster::EmbeddedCluster;
 pub use contents::LoggedRecord;
 pub use error::Error;
 pub use fault::{Effect, FaultRule, When};
-pub use settings::{Authorizer, AutoCreate, KafkaVersion, Settings, TransactionVersion};
+pub use sasl::Logins;
+pub use settings::{Authorizer, AutoCreate, KafkaVersion, Sasl, SaslMechanism, Settings, TransactionVersion};
 pub use state::{ClusterState, Violation};
 
 #[cfg(test)]

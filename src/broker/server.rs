@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use kafka_protocol::messages::ApiKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 
 use super::fault::Effect;
+use super::sasl::{Door, Verdict, Visitor};
 use super::state::ClusterState;
 use super::wire::{BrokerId, ConnectionId, Outcome, Reply, Request, WaitId};
 use crate::seam::{Listener, Seam, Socket};
@@ -36,6 +38,7 @@ pub(super) struct Shared {
     pub(super) seam: Seam,
     limits: Limits,
     tls: Option<Arc<rustls::ServerConfig>>,
+    door: Option<Mutex<Door>>,
 }
 
 /// What a connection may use.
@@ -60,6 +63,7 @@ impl Shared {
         seam: Seam,
         limits: Limits,
         tls: Option<Arc<rustls::ServerConfig>>,
+        door: Option<Door>,
     ) -> Arc<Shared> {
         Arc::new(Shared {
             state: Mutex::new(state),
@@ -69,6 +73,7 @@ impl Shared {
             seam,
             limits,
             tls,
+            door: door.map(Mutex::new),
         })
     }
 
@@ -88,6 +93,20 @@ impl Shared {
             self.timers_changed.notify_one();
         }
         result
+    }
+
+    /// Runs `work` on the door; `None` when there is none.
+    pub(super) fn at_door<T>(&self, work: impl FnOnce(&mut Door) -> T) -> Option<T> {
+        self.door.as_ref().map(|door| work(&mut lock(door)))
+    }
+
+    fn judge(&self, visitor: &mut Visitor, request: &Request) -> Verdict {
+        let mut random = [0; 24];
+        if request.key == ApiKey::SaslAuthenticate {
+            self.seam.random_secret(&mut random);
+        }
+        let now_ms = self.seam.now_ms();
+        self.at_door(|door| door.judge(visitor, request, now_ms, random)).unwrap_or(Verdict::Pass)
     }
 
     /// The fault that hits a request and, unless it comes before any effect, the outcome.
@@ -183,7 +202,8 @@ async fn serve(
         secured = secured(&shared, socket) => secured,
     };
     let Some(mut socket) = secured else { return };
-    let mut connection = Connection { shared, broker, id, waiting: None };
+    let visitor = Visitor::new();
+    let mut connection = Connection { shared, broker, id, visitor, waiting: None };
     let end = tokio::select! {
         biased;
         _ = stop.wait_for(|stopped| *stopped) => End::Reset,
@@ -220,6 +240,7 @@ struct Connection {
     shared: Arc<Shared>,
     broker: BrokerId,
     id: ConnectionId,
+    visitor: Visitor,
     /// The wait of the request in service, so that it is not left behind.
     waiting: Option<WaitId>,
 }
@@ -237,9 +258,17 @@ impl Connection {
                     return End::Closed;
                 }
             };
-            match self.answer(socket, request).await {
-                Ok(()) => {}
-                Err(end) => return end,
+            let done = match self.shared.judge(&mut self.visitor, &request) {
+                Verdict::Pass => self.answer(socket, request).await,
+                Verdict::Answer(outcome) => send(socket, outcome).await,
+                Verdict::AnswerAndClose(outcome) => {
+                    let _ = send(socket, outcome).await;
+                    Err(End::Closed)
+                }
+                Verdict::Close => Err(End::Closed),
+            };
+            if let Err(end) = done {
+                return end;
             }
         }
     }
@@ -283,6 +312,15 @@ impl Connection {
             self.waiting = None;
         }
         outcome
+    }
+}
+
+/// Sends what the door says.
+async fn send(socket: &mut Socket, outcome: Outcome) -> Result<(), End> {
+    match outcome {
+        Outcome::Reply(reply) => write_reply(socket, reply).await.map_err(|_| End::Closed),
+        Outcome::Nothing => Ok(()),
+        Outcome::Wait { .. } | Outcome::Close => Err(End::Closed),
     }
 }
 

@@ -60,6 +60,43 @@ pub enum Authorizer {
     Kept,
 }
 
+/// A mechanism of SASL that the brokers speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaslMechanism {
+    /// `PLAIN`.
+    Plain,
+    /// `SCRAM-SHA-256`.
+    ScramSha256,
+    /// `SCRAM-SHA-512`.
+    ScramSha512,
+}
+
+impl SaslMechanism {
+    /// All of them.
+    pub const ALL: [SaslMechanism; 3] =
+        [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512];
+
+    /// Kafka's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+/// Who may come in. What they may do is not asked: see [`Authorizer`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sasl {
+    /// `sasl.enabled.mechanisms`.
+    pub mechanisms: Vec<SaslMechanism>,
+    /// Users and their passwords.
+    pub users: BTreeMap<String, String>,
+    /// `connections.max.reauth.ms`: how long a session lasts, in milliseconds; `None` for ever.
+    pub session_ms_max: Option<i64>,
+}
+
 /// Settings of an [`EmbeddedCluster`](super::EmbeddedCluster).
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -107,6 +144,8 @@ pub struct Settings {
     pub request_bytes_max: usize,
     /// Every listener speaks TLS with it; PLAINTEXT without.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Every listener wants to know by SASL who comes; nobody is asked without.
+    pub sasl: Option<Sasl>,
 }
 
 impl Default for Settings {
@@ -133,6 +172,7 @@ impl Default for Settings {
             connections_idle_ms_max: 600_000,
             request_bytes_max: 104_857_600,
             tls: None,
+            sasl: None,
         }
     }
 }

@@ -36,6 +36,7 @@ use kafka_protocol::messages::ApiKey;
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 
 use super::fault::{Effect, FaultRule, Faults};
+use super::sasl;
 use super::settings::Settings;
 use super::versions;
 use super::wire::{BrokerId, Malformed, Outcome, Request, WaitId};
@@ -241,6 +242,8 @@ impl ClusterState {
             ApiKey::DescribeAcls => self.handle_describe_acls(request),
             ApiKey::CreateAcls => self.handle_create_acls(request),
             ApiKey::DeleteAcls => self.handle_delete_acls(request),
+            // With SASL the door answers these, and they do not come here.
+            ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => sasl::not_asked(request),
             // `versions` advertises nothing else.
             _ => Ok(Outcome::Close),
         }
