@@ -3,9 +3,11 @@
 //! Logic that another room could own is not here: files are judged by `config`, state is rendered by `observe`, and
 //! `mirror` does the work. This room joins them, and turns signals and outcomes into exit codes.
 
+mod acls;
 mod arguments;
 mod as_mirror_maker;
 mod check;
+mod core_dumps;
 pub mod demo;
 mod demo_command;
 mod exit;
@@ -27,6 +29,7 @@ use arguments::{Arguments, Command};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    core_dumps::forbid();
     let line: Vec<OsString> = std::env::args_os().collect();
     if line.first().is_some_and(|program| as_mirror_maker::is_meant(program)) {
         return as_mirror_maker::main(&line).into();
@@ -38,6 +41,7 @@ pub fn main() -> ExitCode {
     logging::start(&arguments.logging);
     let exit = match arguments.command {
         Command::Run(run) => run::main(&run, &arguments.logging),
+        Command::Acls(acls) => acls::main(&acls),
         Command::Check(check) => check::main(&check, &arguments.logging),
         Command::Plan(plan) => return plan::main(&plan),
         Command::Positions(positions) => positions::main(&positions),

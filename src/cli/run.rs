@@ -81,7 +81,7 @@ async fn run(settings: Settings, arguments: &Run, logging: &Logging) -> Exit {
     let replicator = Arc::new(Replicator::start(seam.clone(), settings.process));
     let server = listener.map(|listener| {
         if let Ok(address) = listener.local_address() {
-            tracing::info!("metrics and status are at http://{address}/");
+            tracing::info!("metrics and status are at {}://{address}/", listener.scheme());
         }
         let replicator = Arc::downgrade(&replicator);
         let status = move || {

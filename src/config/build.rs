@@ -13,19 +13,16 @@ use super::scoping::{self, Scope};
 use super::security;
 use super::translation;
 use super::values;
-use super::{Options, circles, flow};
+use super::{Options, admin, circles, flow};
 use crate::client::{self, HostPort, IsolationLevel};
 use crate::mirror::mm2::settings::HeartbeatSettings;
 use crate::mirror::{FlowSettings, ProcessSettings};
 use crate::net::{Backoff, DnsLookup};
-use crate::observe::{self, AdminListen};
+use crate::observe;
 
 const MEMORY_BUDGET_BYTES: usize = 128 * 1024 * 1024;
 /// Less would not hold one fetch of a busy partition.
 const MEMORY_BUDGET_BYTES_MIN: usize = 4 * 1024 * 1024;
-
-const EVERYWHERE: &str = "on all addresses of this machine, and tells everyone who can reach it the names of topics and \
-    groups; write 127.0.0.1 in front for this machine alone, or 0.0.0.0 to mean all";
 
 /// Everything that is read from a file.
 pub(super) struct Built {
@@ -87,6 +84,7 @@ impl Builder<'_> {
 
     fn process(&mut self) -> (usize, observe::Settings) {
         let mut section = Section { title: "process".to_owned(), settings: Vec::new() };
+        let outside = &self.options.outside;
         let settings = self.read(&mut section, &self.linted.raw, |reader| {
             let budget = |value: &str| {
                 let bytes = values::size(value)?;
@@ -97,18 +95,7 @@ impl Builder<'_> {
             };
             let shown = Fallback::Theirs("128MiB");
             let budget = reader.parse("kmirror.memory.budget", shown, MEMORY_BUDGET_BYTES, budget);
-            let listen =
-                |value: &str| Ok(values::listen(value)?.map_or(AdminListen::Off, AdminListen::Named));
-            let shown = AdminListen::DEFAULT.to_string();
-            let shown = Fallback::Theirs(&shown);
-            let key = "kmirror.admin.listen";
-            let admin_listen = reader.parse(key, shown, AdminListen::Default, listen);
-            let named =
-                reader.scope.get(key).filter(|setting| setting.value.trim().starts_with(':')).cloned();
-            if let Some(setting) = named {
-                reader.warning(&setting, format!("{key}: {} listens {EVERYWHERE}", setting.shown.trim()));
-            }
-            (budget, observe::Settings { admin_listen })
+            (budget, admin::read(reader, outside))
         });
         self.sections.push(section);
         settings

@@ -92,7 +92,8 @@ const NO_GROUP: Effect = Nothing("partitions are fetched without a consumer grou
 const METRICS: Effect = Nothing("metrics are served in Prometheus' format on kmirror.admin.listen");
 const NO_JAVA_TLS: Effect = Nothing("TLS is not Java's here: it has no providers to choose from");
 const NO_KERBEROS: Effect = Nothing("GSSAPI is not spoken here");
-const NO_LOGIN: Effect = Nothing("no login server is asked");
+const NO_LOGIN: Effect = Nothing("a token endpoint is asked again with the back-off of refused connections");
+const OF_BROKERS: Effect = Nothing("tokens are checked by brokers, not by clients");
 const DOWN_TO_BYTES: Effect = Nothing("batches are bounded by kmirror.memory.budget instead");
 const LEVEL: Effect = Nothing("what is recompressed gets its codec's default level");
 const LATER: Effect = NotYet("kmirror does not do this yet");
@@ -102,7 +103,14 @@ pub(super) const KEYS: &[Key] = &[
     key("clusters", Top, Aliases, Used),
     key("config.providers", Top, List, Used),
     key("dedicated.mode.enable.internal.rest", Top, Boolean, NO_CONNECT),
+    key("kmirror.admin.anonymous", Top, Boolean, Used),
+    key("kmirror.admin.basic.users.file", Top, Text, Used),
+    key("kmirror.admin.bearer.token.file", Top, Text, Used),
     key("kmirror.admin.listen", Top, Address, Used),
+    key("kmirror.admin.ssl.key.password", Top, Secret, Used),
+    key("kmirror.admin.ssl.keystore.location", Top, Text, Used),
+    key("kmirror.admin.ssl.keystore.password", Top, Secret, Used),
+    key("kmirror.admin.ssl.keystore.type", Top, Text, Used),
     key("kmirror.memory.budget", Top, Size, Used),
     // Connector keys of kmirror.
     key("kmirror.acl.principal.map", Connector, Text, Used),
@@ -408,22 +416,29 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("sasl.kerberos.ticket.renew.window.factor", "cpa", Float, NO_KERBEROS),
     connection("sasl.login.callback.handler.class", "cpa", Class),
     connection("sasl.login.class", "cpa", Class),
-    client("sasl.login.connect.timeout.ms", "cpa", INT, NO_LOGIN),
-    client("sasl.login.read.timeout.ms", "cpa", INT, NO_LOGIN),
-    client("sasl.login.refresh.buffer.seconds", "cpa", INT, NO_LOGIN),
-    client("sasl.login.refresh.min.period.seconds", "cpa", INT, NO_LOGIN),
-    client("sasl.login.refresh.window.factor", "cpa", Float, NO_LOGIN),
-    client("sasl.login.refresh.window.jitter", "cpa", Float, NO_LOGIN),
+    connection("sasl.login.connect.timeout.ms", "cpa", INT),
+    connection("sasl.login.read.timeout.ms", "cpa", INT),
+    connection("sasl.login.refresh.buffer.seconds", "cpa", INT),
+    connection("sasl.login.refresh.min.period.seconds", "cpa", INT),
+    connection("sasl.login.refresh.window.factor", "cpa", Float),
+    connection("sasl.login.refresh.window.jitter", "cpa", Float),
     client("sasl.login.retry.backoff.max.ms", "cpa", LONG, NO_LOGIN),
     client("sasl.login.retry.backoff.ms", "cpa", LONG, NO_LOGIN),
     connection("sasl.mechanism", "cpa", Text),
+    connection("sasl.oauthbearer.client.credentials.client.id", "cpa", Text),
+    connection("sasl.oauthbearer.client.credentials.client.secret", "cpa", Secret),
+    connection("sasl.oauthbearer.header.urlencode", "cpa", Boolean),
+    connection("sasl.oauthbearer.jwt.retriever.class", "cpa", Class),
+    connection("sasl.oauthbearer.scope", "cpa", Text),
+    connection("sasl.oauthbearer.token.endpoint.url", "cpa", Text),
     // As librdkafka calls them.
     connection("sasl.password", "cpa", Secret),
     connection("sasl.username", "cpa", Text),
 ];
 
 /// Any key of these is known to the clients, whatever follows: there are many and they grow.
-pub(super) const CLIENT_FAMILIES: &[(&str, Effect)] = &[("sasl.oauthbearer.", LATER)];
+pub(super) const CLIENT_FAMILIES: &[(&str, Effect)] =
+    &[("sasl.oauthbearer.assertion.", LATER), ("sasl.oauthbearer.", OF_BROKERS)];
 
 impl ClientKey {
     /// Whether the client with this name knows the key.
@@ -484,6 +499,10 @@ pub(super) fn is_secret(name: &str) -> bool {
     const WORDS: [&str; 8] = ["pass", "pasw", "pwd", "user.info", "jaas", "secret", "credential", "token"];
     let name = name.to_ascii_lowercase();
     let last = |end: &str| name == end || name.ends_with(&format!(".{end}"));
+    // A path and a name, whatever stands beside them.
+    if last("bearer.token.file") || last("client.credentials.client.id") {
+        return false;
+    }
     WORDS.iter().any(|word| name.contains(word))
         || ["keystore.key", "keystore.certificate.chain", "truststore.certificates", "api.key", "private.key"]
             .iter()
@@ -518,7 +537,14 @@ mod tests {
         ] {
             assert!(is_secret(name), "{name}");
         }
-        for name in ["topics", "key.converter", "ssl.keystore.location", "A.sasl.mechanism"] {
+        for name in [
+            "kmirror.admin.bearer.token.file",
+            "A.sasl.oauthbearer.client.credentials.client.id",
+            "topics",
+            "key.converter",
+            "ssl.keystore.location",
+            "A.sasl.mechanism",
+        ] {
             assert!(!is_secret(name), "{name}");
         }
         for key in CLIENT_KEYS.iter().filter(|key| key.kind == Secret) {

@@ -6,6 +6,7 @@
 //! and `build` with `flow` reads from those scopes what the rooms below need. Nothing below imports this room. Invariant: a
 //! report with an error has no settings, and no text of it holds a secret.
 
+mod admin;
 mod build;
 mod circles;
 mod classify;
@@ -20,6 +21,7 @@ mod problem;
 pub mod properties;
 mod providers;
 mod reader;
+mod sasl;
 mod scoping;
 mod security;
 mod transforms;
@@ -140,7 +142,10 @@ pub fn load(name: &str, bytes: &[u8], options: &Options<'_>) -> Report {
     problems.sort_by_key(|problem| (problem.severity, problem.span.map_or(usize::MAX, |span| span.start)));
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     let (settings, resolved) = match built {
-        Some(built) => (Some(Settings { process: built.process, observe: built.observe }), built.sections),
+        Some(mut built) => {
+            sasl::renew(&linted, &mut built.process.clusters, name, bytes);
+            (Some(Settings { process: built.process, observe: built.observe }), built.sections)
+        }
         None => (None, Vec::new()),
     };
     Report { settings: settings.filter(|_| !failed), problems, resolved, source }

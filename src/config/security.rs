@@ -1,14 +1,14 @@
-//! `security.protocol`, `ssl.*` and `sasl.*` of one cluster, with the rules of Kafka's own reader
-//! (`DefaultSslEngineFactory.java`, `SaslConfigs.java`, `JaasContext.java`).
+//! `security.protocol` and `ssl.*` of one cluster, with the rules of Kafka's own reader (`DefaultSslEngineFactory.java`);
+//! `sasl.*` is next door.
 //!
 //! Stores are read here already, so that one that cannot be used is a problem of the file like others. Secrets go from the
 //! file into [`Secret`] and are in no message.
 
 use super::providers::Outside;
 use super::reader::{Fallback, Reader};
+use super::sasl;
 use super::scoping::Setting;
 use super::values;
-use crate::net::sasl::{JaasEntry, Mechanism, Password, PasswordKind, SaslSettings, parse_jaas};
 use crate::net::tls::{
     CIPHER_SUITES, Identification, Place, Protocol, Role, Store, StoreKind, Tls, TlsSettings,
 };
@@ -21,14 +21,10 @@ const PROTOCOLS: [(&str, (Wants, Wants)); 4] = [
     ("SASL_SSL", (Wants::It, Wants::It)),
 ];
 const DEFAULT_ENGINE: &str = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory";
-const HANDLERS: [&str; 3] =
-    ["sasl.client.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"];
-const GSSAPI_HELP: &str = "Kerberos is not spoken here: let the brokers have another listener or mechanism for kmirror \
-    (SCRAM-SHA-512 for a user of its own, or SSL with a certificate), or leave this cluster to MirrorMaker";
 
 /// Whether a protocol has TLS or SASL.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wants {
+pub(super) enum Wants {
     It,
     Not,
 }
@@ -40,7 +36,7 @@ pub(super) fn read(reader: &mut Reader<'_>, alias: &str, outside: &Outside<'_>) 
     let (tls, sasl) = wanted.flatten().unwrap_or((Wants::Not, Wants::Not));
     Security {
         tls: (tls == Wants::It).then(|| read_tls(reader, outside).into()),
-        sasl: if sasl == Wants::It { read_sasl(reader, alias, tls).map(Into::into) } else { None },
+        sasl: if sasl == Wants::It { sasl::read(reader, alias, tls, outside).map(Into::into) } else { None },
     }
 }
 
@@ -62,7 +58,7 @@ pub(super) fn refuse_other(
     }
 }
 
-fn read_tls(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Tls {
+pub(super) fn read_tls(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Tls {
     let engine = reader.scope.get("ssl.engine.factory.class").cloned();
     if let Some(engine) = engine.filter(|engine| engine.value.trim() != DEFAULT_ENGINE) {
         let message = format!("the ssl.engine.factory.class {} is Java, which cannot run here", engine.shown);
@@ -129,7 +125,7 @@ fn read_trust(reader: &mut Reader<'_>) -> Option<Store> {
     }
 }
 
-fn read_identity(reader: &mut Reader<'_>) -> Option<Store> {
+pub(super) fn read_identity(reader: &mut Reader<'_>) -> Option<Store> {
     let kind = store_kind(reader, "ssl.keystore.type");
     let location = reader.get("ssl.keystore.location", Fallback::Theirs("none"));
     let password = setting_of(reader, "ssl.keystore.password");
@@ -181,11 +177,11 @@ fn read_identity(reader: &mut Reader<'_>) -> Option<Store> {
 }
 
 /// A key that is shown only when the file has it.
-fn setting_of(reader: &mut Reader<'_>, key: &str) -> Option<Setting> {
+pub(super) fn setting_of(reader: &mut Reader<'_>, key: &str) -> Option<Setting> {
     reader.scope.contains_key(key).then(|| reader.get(key, Fallback::Theirs(""))).flatten()
 }
 
-fn secret(reader: &mut Reader<'_>, key: &str) -> Option<Secret> {
+pub(super) fn secret(reader: &mut Reader<'_>, key: &str) -> Option<Secret> {
     setting_of(reader, key).map(|setting| Secret::new(setting.value.as_bytes()))
 }
 
@@ -278,103 +274,4 @@ fn read_cipher_suites(reader: &mut Reader<'_>) -> Vec<rustls::CipherSuite> {
         );
     }
     known
-}
-
-fn read_sasl(reader: &mut Reader<'_>, alias: &str, tls: Wants) -> Option<SaslSettings> {
-    for key in HANDLERS {
-        if let Some(setting) = reader.scope.get(key).cloned() {
-            let message = format!("the {key} {} is Java, which cannot run here", setting.shown);
-            reader.error(&setting, message, Some("leave it out"));
-        }
-    }
-    let setting = reader.get("sasl.mechanism", Fallback::Theirs("GSSAPI"));
-    let protocol = reader.scope.get("security.protocol").cloned()?;
-    let name = setting.as_ref().map_or("GSSAPI", |setting| setting.value.trim()).to_owned();
-    let place = setting.as_ref().unwrap_or(&protocol);
-    let Some(mechanism) = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name) else {
-        refuse_mechanism(reader, place, setting.is_some(), &name);
-        return None;
-    };
-    if mechanism == Mechanism::Plain && tls == Wants::Not {
-        let message = format!("the password of {alias} crosses the network in the clear: PLAIN without TLS");
-        reader.warning(place, message);
-    }
-    let place = place.clone();
-    read_password(reader, &place, alias, mechanism).map(|credentials| SaslSettings { mechanism, credentials })
-}
-
-fn refuse_mechanism(reader: &mut Reader<'_>, place: &Setting, is_set: bool, name: &str) {
-    let known = Mechanism::ALL.map(Mechanism::name).join(", ");
-    match name {
-        "GSSAPI" if is_set => {
-            reader.error(place, "sasl.mechanism GSSAPI is not spoken here".to_owned(), Some(GSSAPI_HELP));
-        }
-        "GSSAPI" => {
-            let message = "sasl.mechanism is not set, which means GSSAPI, and that is not spoken here";
-            let help = format!("write sasl.mechanism = one of {known}; {GSSAPI_HELP}");
-            reader.error(place, message.to_owned(), Some(&help));
-        }
-        other => {
-            let message = format!("sasl.mechanism {other} is not spoken here");
-            reader.error(place, message, Some(&format!("these are: {known}")));
-        }
-    }
-}
-
-fn read_password(
-    reader: &mut Reader<'_>,
-    place: &Setting,
-    alias: &str,
-    mechanism: Mechanism,
-) -> Option<Password> {
-    let Some(jaas) = setting_of(reader, "sasl.jaas.config") else {
-        return read_explicit(reader, place, alias);
-    };
-    let entries = match parse_jaas(&jaas.value) {
-        Ok(entries) => entries,
-        Err(error) => {
-            reader.error(&jaas, format!("{alias}: sasl.jaas.config: {error}"), None);
-            return None;
-        }
-    };
-    let [JaasEntry { module, options }] = &entries[..] else {
-        let message = format!("{alias}: sasl.jaas.config holds more than one login module");
-        reader.error(&jaas, message, None);
-        return None;
-    };
-    let expected = match mechanism {
-        Mechanism::Plain => "PlainLoginModule",
-        Mechanism::ScramSha256 | Mechanism::ScramSha512 => "ScramLoginModule",
-    };
-    if module.rsplit('.').next() != Some(expected) {
-        let message = format!("{alias}: the login module in sasl.jaas.config does not belong to {mechanism}");
-        let package = if mechanism == Mechanism::Plain { "plain" } else { "scram" };
-        let help = format!("write org.apache.kafka.common.security.{package}.{expected} required …");
-        reader.error(&jaas, message, Some(&help));
-        return None;
-    }
-    let [username, password] = ["username", "password"].map(|key| options.get(key).cloned());
-    let (Some(username), Some(password)) = (username, password) else {
-        let message = format!("{alias}: sasl.jaas.config needs username and password");
-        reader.error(&jaas, message, None);
-        return None;
-    };
-    let is_token = options.get("tokenauth").is_some_and(|value| value.reveal().eq_ignore_ascii_case(b"true"));
-    let kind = if is_token { PasswordKind::DelegationToken } else { PasswordKind::User };
-    Some(Password { username: username.reveal_text().to_string(), password, kind })
-}
-
-/// `sasl.username` and `sasl.password`, as librdkafka has them.
-fn read_explicit(reader: &mut Reader<'_>, place: &Setting, alias: &str) -> Option<Password> {
-    let username = setting_of(reader, "sasl.username");
-    let password = secret(reader, "sasl.password");
-    if let (Some(username), Some(password)) = (username, password) {
-        let username = username.value.to_string();
-        return Some(Password { username, password, kind: PasswordKind::User });
-    }
-    let message = format!("{alias}: sasl.jaas.config is missing");
-    let help = "the file of java.security.auth.login.config is not read here; write its entry KafkaClient into \
-        sasl.jaas.config, or set sasl.username and sasl.password";
-    reader.error(place, message, Some(help));
-    None
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::net::Security;
-use crate::net::sasl::{Mechanism, PasswordKind};
+use crate::net::sasl::{Credentials, Mechanism, PasswordKind, TokenOrigin};
 use crate::net::tls::{Identification, Place, Protocol, StoreKind};
 
 use super::*;
@@ -87,12 +87,132 @@ fn users_come_from_jaas_or_explicit_keys() {
     ] {
         let [a, _] = security(&format!("A.security.protocol=SASL_PLAINTEXT\n{lines}"));
         let sasl = a.sasl.unwrap();
-        assert_eq!(
-            (sasl.mechanism, sasl.credentials.username.as_str(), sasl.credentials.kind),
-            (mechanism, username, kind)
-        );
-        assert_eq!(sasl.credentials.password.reveal(), b"s3cret");
+        let Credentials::Password(found) = &sasl.credentials else { panic!("{sasl:?}") };
+        assert_eq!((sasl.mechanism, found.username.as_str(), found.kind), (mechanism, username, kind));
+        assert_eq!(found.password.reveal(), b"s3cret");
     }
+}
+
+/// A provider's file is read again by the real machine.
+#[test]
+fn passwords_of_a_provider_are_read_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secrets.properties");
+    let write = |text: &str| std::fs::write(&path, format!("password={text}\n")).unwrap();
+    write("one");
+    let text = format!(
+        "{ENABLED}config.providers=file\nconfig.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n\
+         A.security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nA.sasl.username=me\nA.sasl.password=${{file:{}:password}}\n",
+        path.display()
+    );
+    let options = Options { clusters: &[], takeover_timeout: Duration::ZERO, outside: Outside::real() };
+    let report = load("f", text.as_bytes(), &options);
+    let settings = report.settings.unwrap_or_else(|| panic!("{:#?}", report.problems));
+    let sasl = settings.process.clusters["A"].net.security.sasl.clone().unwrap();
+    let Credentials::Provided(source) = &sasl.credentials else { panic!("{sasl:?}") };
+    let read = || source.read().password.reveal_text().to_string();
+    assert_eq!(read(), "one");
+    write("two");
+    assert_eq!(read(), "two");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(read(), "two");
+}
+
+const BEARER: &str = "A.security.protocol=SASL_SSL\nA.ssl.truststore.type=PEM\nA.ssl.truststore.location=/ca.pem\n\
+    A.sasl.mechanism=OAUTHBEARER\n\
+    A.sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n";
+const MODULE: &str =
+    "A.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required";
+
+#[test]
+fn tokens_come_from_where_the_file_says() {
+    let source = |lines: &str| {
+        let [a, _] = security(&format!("{BEARER}{lines}"));
+        let Credentials::Token(source) = a.sasl.unwrap().credentials.clone() else { panic!("{lines}") };
+        source
+    };
+    let url = "A.sasl.oauthbearer.token.endpoint.url=https://idp.example.com/token\n";
+    let jaas = format!(
+        "{MODULE} clientId=\"me\" clientSecret=\"s3cret\" scope=\"a b\" extension_traceId=\"7\" \
+        ssl.truststore.type=\"PEM\" ssl.truststore.location=\"/ca.pem\";\n"
+    );
+    let keys = "A.sasl.oauthbearer.client.credentials.client.id=other\n\
+        A.sasl.oauthbearer.client.credentials.client.secret=s3cret\nA.sasl.oauthbearer.scope=c\n\
+        A.sasl.oauthbearer.header.urlencode=true\n";
+    for (lines, id, scope, has_store) in [
+        (format!("{url}{jaas}"), "me", "a b", true),
+        (format!("{url}{keys}"), "other", "c", false),
+        // The keys win over the options.
+        (format!("{url}{jaas}{keys}"), "other", "c", true),
+    ] {
+        let source = source(&lines);
+        let TokenOrigin::Endpoint(endpoint) = &source.settings().origin else { panic!("{lines}") };
+        assert_eq!((endpoint.client_id.as_str(), endpoint.scope.as_deref()), (id, Some(scope)), "{lines}");
+        assert_eq!(endpoint.client_secret.reveal(), b"s3cret");
+        assert_eq!(endpoint.tls.settings().trust.is_some(), has_store, "{lines}");
+        let extension = source.settings().extensions.get("traceId");
+        assert_eq!(extension.is_some(), lines.contains("extension_"), "{lines}");
+    }
+    for text in ["file:/t/token", "file:///t/token", "file://localhost/t/token"] {
+        let source = source(&format!("A.sasl.oauthbearer.token.endpoint.url={text}\n{MODULE};\n"));
+        assert_eq!(source.settings().origin, TokenOrigin::File("/t/token".into()), "{text}");
+    }
+    let source = source(&format!(
+        "{MODULE} unsecuredLoginStringClaim_sub=\"me\" unsecuredLoginListClaim_scope=\"|a|b\" unsecuredLoginLifetimeSeconds=\"60\";\n"
+    ));
+    let TokenOrigin::Unsecured { claims, lifetime_ms } = &source.settings().origin else { panic!() };
+    assert_eq!(*lifetime_ms, 60_000);
+    let claims: Vec<String> = claims.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(claims, ["scope=[\"a\",\"b\"]", "sub=\"me\""]);
+}
+
+#[test]
+fn what_a_token_lacks_is_told() {
+    for (lines, message) in [
+        (format!("{MODULE};"), "A: sasl.oauthbearer.token.endpoint.url is missing"),
+        (
+            "A.sasl.oauthbearer.token.endpoint.url=ftp://idp/".to_owned(),
+            "A: sasl.oauthbearer.token.endpoint.url: it is no URL",
+        ),
+        (
+            format!("A.sasl.oauthbearer.token.endpoint.url=https://idp/\n{MODULE} clientId=\"me\";"),
+            "A: the token endpoint wants to know who asks",
+        ),
+        (
+            format!("A.sasl.oauthbearer.token.endpoint.url=file:/t\n{MODULE} extension_auth=\"s3cret\";"),
+            "A: an extension in sasl.jaas.config cannot be sent",
+        ),
+        (
+            "A.sasl.oauthbearer.jwt.retriever.class=org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"
+                .to_owned(),
+            "the sasl.oauthbearer.jwt.retriever.class org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever is Java",
+        ),
+    ] {
+        let report = load_text(&format!("{BEARER}{lines}"));
+        let errors: Vec<&str> = report.problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert!(errors.iter().any(|error| error.starts_with(message)), "{lines}: {errors:#?}");
+        assert!(!format!("{report:?}").contains("s3cret"));
+    }
+}
+
+#[test]
+fn roles_and_profiles_of_aws_are_options_of_its_login_module() {
+    let [a, _] = security(
+        "A.security.protocol=SASL_PLAINTEXT\nA.sasl.mechanism=AWS_MSK_IAM\n\
+         A.sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler\n\
+         A.sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName=\"p\" awsRoleArn=\"arn:r\" \
+         awsRoleSessionName=\"n\" awsStsRegion=\"eu-west-1\" awsRoleAccessKeyId=\"AKIA\" awsRoleSecretAccessKey=\"s3cret\";",
+    );
+    let Credentials::Aws(source) = a.sasl.unwrap().credentials.clone() else { panic!() };
+    let options = source.options();
+    let role = options.role.as_ref().unwrap();
+    assert_eq!((options.profile.as_deref(), options.sts_region.as_deref()), (Some("p"), Some("eu-west-1")));
+    assert_eq!((role.arn.as_str(), role.session_name.as_str()), ("arn:r", "n"));
+    assert_eq!(role.keys.as_ref().unwrap().access_key_id, "AKIA");
+    assert!(!format!("{source:?}").contains("s3cret"));
+    // Without any option the places of this machine do.
+    let [a, _] = security("A.security.protocol=SASL_PLAINTEXT\nA.sasl.mechanism=AWS_MSK_IAM");
+    assert!(matches!(a.sasl.unwrap().credentials, Credentials::Aws(_)));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::address::{BrokerAddress, HostPort};
 use super::error::{Error, Step, reply_bytes_max};
 use super::frame::FrameReader;
 use super::machine::{Dialing, Machine, Purpose};
-use super::sasl::{Login, Progress};
+use super::sasl::{Identity, Login, Progress, SaslFailure};
 use super::settings::Settings;
 use super::tls::TlsFailure;
 use super::versions::ApiVersions;
@@ -75,12 +75,14 @@ pub async fn establish_after(
 ) -> Result<Established, Error> {
     let broker = HostPort::new(host, port);
     let addresses = resolve(seam, settings, &broker).await?;
-    let purpose = Purpose {
-        broker,
-        client_id: settings.client_id.clone(),
-        security: settings.security.clone(),
-        random: random(seam),
+    let client_id = settings.client_id.clone();
+    let identity = match addresses.first() {
+        Some(&address) => {
+            identity(seam, settings, &BrokerAddress { host: broker.host.clone(), port, address }).await?
+        }
+        None => None,
     };
+    let purpose = Purpose { broker, client_id, identity, random: random(seam) };
     let mut machine = Machine::Dialing(Dialing::start(purpose, addresses)?);
     loop {
         machine = match machine {
@@ -114,7 +116,10 @@ pub async fn establish_after(
                 };
                 let step = Step::Authenticating;
                 match exchange(settings, authenticating.connection(), &broker, step, &request).await {
-                    Ok(reply) => authenticating.received(reply)?,
+                    Ok(reply) => match authenticating.received(reply) {
+                        Ok(machine) => machine,
+                        Err(error) => return Err(refused(settings, error).await),
+                    },
                     Err(error) => authenticating.failed(error)?,
                 }
             }
@@ -129,6 +134,28 @@ pub async fn establish_after(
             }
         }
     }
+}
+
+/// Who we are now, where the broker asks for it.
+async fn identity(
+    seam: &Seam,
+    settings: &Settings,
+    broker: &BrokerAddress,
+) -> Result<Option<Identity>, Error> {
+    let Some(sasl) = &settings.security.sasl else { return Ok(None) };
+    match sasl.identity(seam, &broker.host).await {
+        Ok(identity) => Ok(Some(identity)),
+        Err(failure) => Err(Error::Authentication { broker: broker.clone(), failure: Box::new(failure) }),
+    }
+}
+
+/// A token that a broker has refused is not shown again.
+async fn refused(settings: &Settings, error: Error) -> Error {
+    let is_refusal = matches!(&error, Error::Authentication { failure, .. } if matches!(**failure, SaslFailure::Refused { .. }));
+    if let (true, Some(sasl)) = (is_refusal, &settings.security.sasl) {
+        sasl.refused().await;
+    }
+    error
 }
 
 async fn resolve(
@@ -181,14 +208,18 @@ pub async fn renew(
     versions: &ApiVersions,
     next_correlation_id: i32,
 ) -> Result<Renewed, Error> {
-    let Some(sasl) = &settings.security.sasl else {
+    let Some(identity) = identity(seam, settings, versions.broker()).await? else {
         return Ok(Renewed { next_correlation_id, renew_at: None });
     };
-    let mut login = Login::new(sasl, versions, &settings.client_id, next_correlation_id, random(seam));
+    let mut login = Login::new(&identity, versions, &settings.client_id, next_correlation_id, random(seam));
     loop {
         let request = login.request()?;
         let reply = exchange(settings, stream, versions.broker(), Step::Authenticating, &request).await?;
-        if let Progress::Done(lifetime) = login.received(reply)? {
+        let progress = match login.received(reply) {
+            Ok(progress) => progress,
+            Err(error) => return Err(refused(settings, error).await),
+        };
+        if let Progress::Done(lifetime) = progress {
             let renew_at = lifetime.map(|lifetime| renew_at(seam, lifetime));
             return Ok(Renewed { next_correlation_id: login.next_correlation_id(), renew_at });
         }

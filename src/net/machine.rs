@@ -28,8 +28,7 @@ use kafka_protocol::protocol::{Decodable, StrBytes};
 use super::address::{BrokerAddress, HostPort};
 use super::error::{Error, Fault, Step};
 use super::frame::{encode_request, peek_correlation_id};
-use super::sasl::{Login, Progress};
-use super::settings::Security;
+use super::sasl::{Identity, Login, Progress};
 use super::versions::ApiVersions;
 
 /// The newest ApiVersions that we ask with.
@@ -56,8 +55,8 @@ pub struct Purpose {
     pub broker: HostPort,
     /// `client.id`.
     pub client_id: String,
-    /// `security.protocol`.
-    pub security: Security,
+    /// Who we are, where the broker asks for it.
+    pub identity: Option<Identity>,
     /// Bits that nobody can guess, for the login.
     pub random: [u8; 24],
 }
@@ -164,11 +163,10 @@ impl<S> Negotiating<S> {
 
     fn authenticating(self, versions: ApiVersions) -> Authenticating<S> {
         let next_correlation_id = self.correlation_id.wrapping_add(1);
-        let Purpose { client_id, security, random, .. } = &self.dialled.purpose;
-        let login = security
-            .sasl
+        let Purpose { client_id, identity, random, .. } = &self.dialled.purpose;
+        let login = identity
             .as_ref()
-            .map(|sasl| Box::new(Login::new(sasl, &versions, client_id, next_correlation_id, *random)));
+            .map(|who| Box::new(Login::new(who, &versions, client_id, next_correlation_id, *random)));
         Authenticating {
             connection: self.connection,
             dialled: self.dialled,
@@ -297,7 +295,7 @@ mod tests {
         Purpose {
             broker: HostPort::new("kafka", 9092),
             client_id: "me".to_owned(),
-            security: Security::PLAINTEXT,
+            identity: None,
             random: [0; 24],
         }
     }

@@ -8,6 +8,7 @@ mod connection;
 mod error;
 mod establish;
 mod frame;
+pub mod http;
 mod machine;
 mod pipeline;
 pub mod sasl;

@@ -1,5 +1,6 @@
 //! Counters and state to text: `/metrics`, `/status`, `/healthz`, `/readyz`, progress lines. Decides nothing.
 
+mod access;
 #[cfg(test)]
 mod example;
 mod guests;
@@ -14,6 +15,6 @@ pub mod units;
 
 pub use metrics::{Metrics, Names};
 pub use progress::{Meter, Progress, Totals};
-pub use server::{ListenError, listen, serve};
-pub use settings::{AdminListen, Settings};
+pub use server::{AdminListener, ListenError, listen, serve};
+pub use settings::{Access, AdminListen, AdminTls, Settings};
 pub use table::{Screen, Table};

@@ -16,19 +16,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::access::{self, Verdict};
 use super::guests::{GuestId, Guests, Phase};
 use super::json;
 use super::metrics::{Metrics, Names};
-use super::settings::{AdminListen, Settings};
+use super::settings::{Access, AdminListen, AdminTls, Settings};
 use crate::mirror::status::ReplicatorStatus;
 use crate::seam::{Listener, Seam, Socket};
 
@@ -47,9 +48,41 @@ pub struct ListenError {
     pub source: io::Error,
 }
 
+/// A port that listens, and whom it answers.
+#[derive(Debug)]
+pub struct AdminListener {
+    listener: Listener,
+    door: Arc<Door>,
+}
+
+#[derive(Debug)]
+struct Door {
+    seam: Seam,
+    access: Access,
+    tls: Option<AdminTls>,
+}
+
+impl AdminListener {
+    /// Where it listens.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_address()
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.door.tls.is_some() { "https" } else { "http" }
+    }
+}
+
 /// Listens as the settings say; `None` when it is off. A default address that is taken is replaced by a free port, with a
 /// warning; one that the user chose is an error.
-pub async fn listen(seam: &Seam, settings: &Settings) -> Result<Option<Listener>, ListenError> {
+pub async fn listen(seam: &Seam, settings: &Settings) -> Result<Option<AdminListener>, ListenError> {
+    let listener = open(seam, settings).await?;
+    let door = Door { seam: seam.clone(), access: settings.access.clone(), tls: settings.tls.clone() };
+    Ok(listener.map(|listener| AdminListener { listener, door: Arc::new(door) }))
+}
+
+async fn open(seam: &Seam, settings: &Settings) -> Result<Option<Listener>, ListenError> {
     let at_fault = |address| move |source| ListenError { address, source };
     match settings.admin_listen {
         AdminListen::Off => Ok(None),
@@ -70,11 +103,12 @@ pub async fn listen(seam: &Seam, settings: &Settings) -> Result<Option<Listener>
 }
 
 /// Serves until it is dropped; `status` gives the state of the moment.
-pub async fn serve<F, S>(seam: Seam, mut listener: Listener, status: F)
+pub async fn serve<F, S>(seam: Seam, listener: AdminListener, status: F)
 where
     F: Fn() -> S + Clone + Send + Sync + 'static,
     S: Future<Output = ReplicatorStatus> + Send + 'static,
 {
+    let AdminListener { mut listener, door } = listener;
     let (news, mut heard) = mpsc::unbounded_channel();
     let mut house = House::new();
     loop {
@@ -88,7 +122,8 @@ where
                 Ok(socket) => {
                     let note = Note { id: house.enter(), news: news.clone() };
                     let (id, status) = (note.id, status.clone());
-                    house.tasks.insert(id, seam.spawn(connection(socket, note, status)));
+                    let entered = enter(door.clone(), socket, note, status);
+                    house.tasks.insert(id, seam.spawn(entered));
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the admin listener could not accept a connection");
@@ -166,7 +201,26 @@ impl Note {
     }
 }
 
-async fn connection<F, S>(socket: Socket, note: Note, status: F)
+/// Puts TLS on a connection where that is wanted; how long it may take, the house says.
+async fn enter<F, S>(door: Arc<Door>, socket: Socket, note: Note, status: F)
+where
+    F: Fn() -> S + Clone + Send + Sync + 'static,
+    S: Future<Output = ReplicatorStatus> + Send + 'static,
+{
+    let socket = match &door.tls {
+        None => Some(socket),
+        Some(AdminTls(config)) => match rustls::ServerConnection::new(config.clone()) {
+            Ok(session) => door.seam.secure(socket, session.into()).await.ok(),
+            Err(_) => None,
+        },
+    };
+    match socket {
+        Some(socket) => connection(door, socket, note, status).await,
+        None => note.tell(None),
+    }
+}
+
+async fn connection<F, S>(door: Arc<Door>, socket: Socket, note: Note, status: F)
 where
     F: Fn() -> S + Clone + Send + Sync + 'static,
     S: Future<Output = ReplicatorStatus> + Send + 'static,
@@ -175,9 +229,12 @@ where
     let socket = Watched { socket, note: note.clone() };
     let service = service_fn(move |request: Request<Incoming>| {
         note.tell(Some(Phase::Answered));
-        let (status, note) = (status.clone(), note.clone());
+        let (status, note, door) = (status.clone(), note.clone(), door.clone());
         async move {
-            let answer = answer(request.method(), request.uri(), status).await;
+            let answer = match refusal(&door, request.uri(), request.headers()).await {
+                Some(refusal) => refusal,
+                None => answer(request.method(), request.uri(), status).await,
+            };
             Ok::<_, Infallible>(answer.map(|body| Told { body, note }))
         }
     });
@@ -189,6 +246,20 @@ where
         tracing::debug!(%error, "a connection to the admin listener ended");
     }
     gone.tell(None);
+}
+
+/// The answer to whoever is not answered.
+async fn refusal(door: &Door, uri: &Uri, headers: &HeaderMap) -> Option<Response<Answer>> {
+    if uri.path() == "/healthz" {
+        return None;
+    }
+    let shown = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let Verdict::Refused(challenge) = access::judge(&door.seam, &door.access, shown).await else {
+        return None;
+    };
+    let mut response = text(StatusCode::UNAUTHORIZED, "kmirror.admin.* says who is answered\n");
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    Some(response)
 }
 
 async fn answer<F, S>(method: &Method, uri: &Uri, status: F) -> Response<Answer>
@@ -350,7 +421,8 @@ mod tests {
     use crate::seam::{Simulation, SocketOptions};
 
     async fn start(seam: &Seam) -> SocketAddr {
-        let settings = Settings { admin_listen: AdminListen::Named("10.0.0.1:80".parse().unwrap()) };
+        let admin_listen = AdminListen::Named("10.0.0.1:80".parse().unwrap());
+        let settings = Settings { admin_listen, ..Settings::default() };
         let listener = listen(seam, &settings).await.unwrap().unwrap();
         let address = listener.local_address().unwrap();
         seam.spawn(serve(seam.clone(), listener, || std::future::ready(example::status())));
@@ -397,21 +469,48 @@ mod tests {
         }
     }
 
+    /// A machine without the file lets nobody in but whoever asks whether the process lives.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_shows_nothing_is_told_what_is_wanted() {
+        let seam = Seam::Simulated(Simulation::new(1));
+        let admin_listen = AdminListen::Named("10.0.0.1:80".parse().unwrap());
+        for (access, wanted) in [
+            (Access::Bearer("/tokens".into()), "www-authenticate: Bearer realm=\"kmirror\""),
+            (Access::Basic("/users".into()), "www-authenticate: Basic realm=\"kmirror\", charset"),
+        ] {
+            let listener =
+                listen(&seam, &Settings { admin_listen, access, tls: None }).await.unwrap().unwrap();
+            let address = listener.local_address().unwrap();
+            let server = seam.spawn(serve(seam.clone(), listener, || std::future::ready(example::status())));
+            for path in ["/metrics", "/status", "/readyz", "/"] {
+                let answer = ask(&seam, address, &format!("GET {path}")).await;
+                assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains(wanted), "{path}: {answer}");
+                assert!(!answer.contains("orders"), "{answer}");
+            }
+            let answer = ask(&seam, address, "GET /healthz").await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            server.abort();
+            let _ = server.await;
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_taken_default_is_replaced_and_a_taken_choice_is_an_error() {
         let seam = Seam::Simulated(Simulation::new(1));
-        let default = Settings { admin_listen: AdminListen::Default };
+        let default = Settings { admin_listen: AdminListen::Default, ..Settings::default() };
         let first = listen(&seam, &default).await.unwrap().unwrap();
         assert_eq!(first.local_address().unwrap(), AdminListen::DEFAULT);
         let second = listen(&seam, &default).await.unwrap().unwrap();
         assert_ne!(second.local_address().unwrap(), AdminListen::DEFAULT);
-        let named = Settings { admin_listen: AdminListen::Named(AdminListen::DEFAULT) };
+        let named =
+            Settings { admin_listen: AdminListen::Named(AdminListen::DEFAULT), ..Settings::default() };
         let error = listen(&seam, &named).await.unwrap_err();
         assert!(
             error.to_string().starts_with("kmirror.admin.listen=127.0.0.1:9464 cannot be listened on"),
             "{error}"
         );
-        assert!(listen(&seam, &Settings { admin_listen: AdminListen::Off }).await.unwrap().is_none());
+        let off = Settings { admin_listen: AdminListen::Off, ..Settings::default() };
+        assert!(listen(&seam, &off).await.unwrap().is_none());
     }
 
     async fn open(seam: &Seam, address: SocketAddr, said: &str) -> Socket {

@@ -1,13 +1,43 @@
 //! What the admin listener needs to know.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Settings of this room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `kmirror.admin.listen`.
     pub admin_listen: AdminListen,
+    /// Who is answered.
+    pub access: Access,
+    /// `kmirror.admin.ssl.*`.
+    pub tls: Option<AdminTls>,
 }
+
+/// Who is answered; `/healthz` answers everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Whoever can reach the port.
+    #[default]
+    Anybody,
+    /// `kmirror.admin.bearer.token.file`: whoever shows one of its tokens, one a line. It is read for each question.
+    Bearer(PathBuf),
+    /// `kmirror.admin.basic.users.file`: whoever is one of its users, `user:password` a line. It is read for each question.
+    Basic(PathBuf),
+}
+
+/// TLS of the admin listener.
+#[derive(Clone, Debug)]
+pub struct AdminTls(pub Arc<rustls::ServerConfig>);
+
+impl PartialEq for AdminTls {
+    fn eq(&self, other: &AdminTls) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for AdminTls {}
 
 /// Where `/metrics` and its like are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +57,6 @@ impl AdminListen {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { admin_listen: AdminListen::Default }
+        Settings { admin_listen: AdminListen::Default, access: Access::Anybody, tls: None }
     }
 }

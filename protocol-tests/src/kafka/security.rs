@@ -15,7 +15,7 @@ pub enum Listener {
     Ssl,
     /// `SSL`, only with a certificate of a client.
     MutualSsl,
-    /// `SASL_PLAINTEXT` with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
+    /// `SASL_PLAINTEXT` with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER for tokens without a signature.
     Sasl,
     /// `SASL_SSL` with the same.
     SaslSsl,
@@ -120,7 +120,9 @@ fn sasl(prefix: &str) -> String {
         .map(|(name, password)| format!(" user_{name}=\"{}\"", password.replace('"', "\\\\\"")))
         .collect();
     format!(
-        "{prefix}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+        "{prefix}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER\n\
+         {prefix}.oauthbearer.sasl.jaas.config={security}.oauthbearer.OAuthBearerLoginModule required \
+         unsecuredLoginStringClaim_sub=\"broker\";\n\
          {prefix}.plain.sasl.jaas.config={security}.plain.PlainLoginModule required{users};\n\
          {prefix}.scram-sha-256.sasl.jaas.config={security}.scram.ScramLoginModule required;\n\
          {prefix}.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;\n"

@@ -2,7 +2,9 @@
 //! closed. The test's own clients go through a plaintext listener of the same brokers.
 
 mod refusals;
+mod rotation;
 mod stores;
+mod tokens;
 mod ways;
 
 use protocol_tests::kafka::{Certificates, ClusterSpec, Listener, USERS};
@@ -22,7 +24,10 @@ const SESSION: &str = "3000";
 fn secured() -> Result<Option<(&'static Pair, &'static Certificates)>> {
     static PAIR: PairCell = PairCell::new();
     let certificates = certificates()?;
-    let spec = |name| ClusterSpec::new(name).secured(certificates).set("connections.max.reauth.ms", SESSION);
+    let spec = |name| {
+        let spec = ClusterSpec::new(name).secured(certificates).set("connections.max.reauth.ms", SESSION);
+        spec.set("delegation.token.secret.key", "of-these-tests")
+    };
     Ok(Pair::get(&PAIR, spec("sa"), spec("sb"))?.map(|pair| (pair, certificates)))
 }
 
@@ -63,7 +68,10 @@ fn lines(
         set("ssl.keystore.type", "PEM");
         set("ssl.keystore.location", &certificates.path("client.pem").display().to_string());
     }
-    if has_sasl {
+    if mechanism == "OAUTHBEARER" {
+        // The test says where tokens come from.
+        set("sasl.mechanism", mechanism);
+    } else if has_sasl {
         let module = if mechanism == "PLAIN" { "plain.PlainLoginModule" } else { "scram.ScramLoginModule" };
         let (name, password) = USERS[0];
         set("sasl.mechanism", mechanism);

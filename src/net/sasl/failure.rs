@@ -1,6 +1,7 @@
 //! Why a broker does not take us for who we are, in the words of whoever must change something.
 
-use super::Mechanism;
+use super::aws::AwsFailure;
+use super::{Mechanism, TokenFailure};
 
 /// Why authentication failed. Nothing here holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,9 +18,7 @@ pub enum SaslFailure {
     #[error("the listener does not ask for SASL; look at security.protocol and the port")]
     NotAsked,
     /// The broker refuses the credentials.
-    #[error(
-        "the broker refuses the user {username:?} with {mechanism}: {message}; look at the name and the password in sasl.jaas.config"
-    )]
+    #[error("the broker refuses {} with {mechanism}: {message}; {}", whose(*mechanism, username), advice(*mechanism))]
     Refused {
         /// The mechanism.
         mechanism: Mechanism,
@@ -28,6 +27,12 @@ pub enum SaslFailure {
         /// The broker's words.
         message: String,
     },
+    /// There is no token to show.
+    #[error("{0}")]
+    Token(Box<TokenFailure>),
+    /// There are no keys to sign with.
+    #[error("{0}")]
+    Aws(Box<AwsFailure>),
     /// The broker answered with another code.
     #[error("the broker refuses {mechanism} with error code {code}: {message}")]
     Code {
@@ -46,6 +51,27 @@ pub enum SaslFailure {
         /// What is wrong.
         reason: String,
     },
+}
+
+fn whose(mechanism: Mechanism, name: &str) -> String {
+    match mechanism {
+        Mechanism::OauthBearer if name.is_empty() => "the token".to_owned(),
+        Mechanism::OauthBearer => format!("the token of {name:?}"),
+        Mechanism::AwsMskIam => format!("the access key {name}"),
+        _ => format!("the user {name:?}"),
+    }
+}
+
+fn advice(mechanism: Mechanism) -> &'static str {
+    match mechanism {
+        Mechanism::OauthBearer => {
+            "look at who issues the token, for whom, and until when, and at the clocks of both sides"
+        }
+        Mechanism::AwsMskIam => {
+            "look at the policy of its owner (kafka-cluster:Connect), the region, and the clock of this machine"
+        }
+        _ => "look at the name and the password in sasl.jaas.config",
+    }
 }
 
 fn list(enabled: &[String]) -> String {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use kafka_protocol::protocol::StrBytes;
+use zeroize::Zeroizing;
 
-use super::{Exchange, Mechanism, Next, SaslFailure, SaslSettings};
+use super::{Exchange, Identity, Mechanism, Next, SaslFailure};
 use crate::net::error::Error;
 use crate::net::frame::{decode_response, encode_request};
 use crate::net::versions::{ApiVersions, negotiate};
@@ -37,7 +38,7 @@ pub struct Login {
 enum Stage {
     Mechanism,
     /// What is to be sent; `None` while it is on its way.
-    Message(Vec<u8>),
+    Message(Zeroizing<Vec<u8>>),
 }
 
 /// Where an authentication stands after a reply.
@@ -52,7 +53,7 @@ pub enum Progress {
 impl Login {
     /// Begins; `correlation_id` is the first that is free, `random` are bits that nobody can guess.
     pub fn new(
-        settings: &SaslSettings,
+        identity: &Identity,
         versions: &ApiVersions,
         client_id: &str,
         correlation_id: i32,
@@ -61,9 +62,9 @@ impl Login {
         Login {
             versions: versions.clone(),
             client_id: client_id.to_owned(),
-            mechanism: settings.mechanism,
-            username: settings.credentials.username.clone(),
-            exchange: Exchange::new(settings, random),
+            mechanism: identity.mechanism(),
+            username: identity.name().to_owned(),
+            exchange: Exchange::new(identity, random),
             stage: Stage::Mechanism,
             correlation_id,
             rounds: 0,
@@ -120,7 +121,7 @@ impl Login {
         let mechanism = self.mechanism;
         match response.error_code {
             0 => {
-                self.stage = Stage::Message(self.exchange.first());
+                self.stage = Stage::Message(Zeroizing::new(self.exchange.first()));
                 Ok(Progress::GoesOn)
             }
             UNSUPPORTED_SASL_MECHANISM => Err(self.failed(SaslFailure::MechanismNotEnabled {
@@ -142,6 +143,10 @@ impl Login {
             0 => {}
             SASL_AUTHENTICATION_FAILED => {
                 let username = self.username.clone();
+                let message = match self.exchange.refusal() {
+                    Some(refusal) => format!("{message} ({refusal})"),
+                    None => message,
+                };
                 return Err(self.failed(SaslFailure::Refused { mechanism, username, message }));
             }
             code => return Err(self.failed(SaslFailure::Code { mechanism, code, message })),
@@ -154,7 +159,7 @@ impl Login {
                 Err(self.failed(SaslFailure::Broken { mechanism, reason }))
             }
             Next::Send(message) => {
-                self.stage = Stage::Message(message);
+                self.stage = Stage::Message(Zeroizing::new(message));
                 Ok(Progress::GoesOn)
             }
             Next::Done => {
@@ -175,21 +180,24 @@ mod tests {
     use kafka_protocol::messages::{ApiKey, SaslAuthenticateResponse, SaslHandshakeResponse};
     use kafka_protocol::protocol::{Encodable, HeaderVersion};
 
-    use super::super::{Password, PasswordKind};
+    use super::super::{Password, PasswordKind, Proof, Token};
     use super::*;
     use crate::net::{BrokerAddress, Secret};
 
     fn login(mechanism: Mechanism) -> Login {
-        let broker =
-            BrokerAddress { host: "b".into(), port: 9093, address: "10.0.0.1:9093".parse().unwrap() };
-        let ranges = [(ApiKey::SaslHandshake as i16, 0, 1), (ApiKey::SaslAuthenticate as i16, 0, 2)];
         let credentials = Password {
             username: "alice".to_owned(),
             password: Secret::new("alice-secret"),
             kind: PasswordKind::User,
         };
-        let settings = SaslSettings { mechanism, credentials };
-        Login::new(&settings, &ApiVersions::new(broker, ranges), "me", 1, [7; 24])
+        identified(mechanism, Proof::Password(credentials))
+    }
+
+    fn identified(mechanism: Mechanism, proof: Proof) -> Login {
+        let broker =
+            BrokerAddress { host: "b".into(), port: 9093, address: "10.0.0.1:9093".parse().unwrap() };
+        let ranges = [(ApiKey::SaslHandshake as i16, 0, 1), (ApiKey::SaslAuthenticate as i16, 0, 2)];
+        Login::new(&Identity { mechanism, proof }, &ApiVersions::new(broker, ranges), "me", 1, [7; 24])
     }
 
     fn reply<R: Encodable + HeaderVersion>(response: &R, version: i16, correlation_id: i32) -> Bytes {
@@ -218,6 +226,26 @@ mod tests {
         let done = login.received(reply(&response, 2, 2)).unwrap();
         assert_eq!(done, Progress::Done(Some(Duration::from_secs(9))));
         assert_eq!(login.next_correlation_id(), 3);
+    }
+
+    #[test]
+    fn a_refused_token_is_told_with_all_that_the_broker_says() {
+        let token = Token::unsecured(&[("sub".to_owned(), "app".into())], 0, 1);
+        let mut login =
+            identified(Mechanism::OauthBearer, Proof::Token { token, extensions: Default::default() });
+        login.received(handshake(0)).unwrap();
+        let why =
+            SaslAuthenticateResponse::default().with_auth_bytes("{\"status\":\"invalid_token\"}".into());
+        assert_eq!(login.received(reply(&why, 2, 2)).unwrap(), Progress::GoesOn);
+        assert!(login.request().unwrap().ends_with(&[1, 0]), "{:?}", login.request());
+        let refused = SaslAuthenticateResponse::default()
+            .with_error_code(SASL_AUTHENTICATION_FAILED)
+            .with_error_message(Some(StrBytes::from_static_str("no")));
+        let error = login.received(reply(&refused, 2, 3)).unwrap_err().to_string();
+        assert!(
+            error.contains("refuses the token of \"app\" with OAUTHBEARER: no (status \"invalid_token\"); look at who issues"),
+            "{error}"
+        );
     }
 
     #[test]

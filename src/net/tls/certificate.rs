@@ -107,7 +107,7 @@ impl fmt::Display for Moment {
 }
 
 /// Year, month and day of a number of days since 1970-01-01, by counting 400-year cycles from a March.
-fn civil(days: i64) -> (i64, i64, i64) {
+pub(in crate::net) fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days.saturating_add(719_468);
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -9,6 +9,7 @@ mod failure;
 mod jks;
 mod pem;
 mod pkcs12;
+mod server;
 mod settings;
 mod store;
 mod verifier;
@@ -26,8 +27,10 @@ use rustls::{ClientConfig, SignatureScheme, SupportedProtocolVersion, version};
 use zeroize::Zeroizing;
 
 pub use certificate::CertificateText;
+pub(in crate::net) use certificate::civil;
 pub use failure::TlsFailure;
 pub use pem::PemError;
+pub use server::server_config;
 pub use settings::{CIPHER_SUITES, Identification, Place, Protocol, Store, StoreKind, TlsSettings};
 pub use store::{Role, STORE_BYTES_MAX, StoreError, StoreProblem};
 pub use verifier::Rejection;
