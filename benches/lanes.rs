@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench lanes`. The relay runs on one thread between two played brokers on loopback: a fetch lane, a flow
 //! of a few lines that gives each batch our header, a produce lane. It is held against a thread that reads and writes
-//! 1 MB at a time between the same two ends. What counts is bytes per CPU-second of the relaying thread
+//! 1 MB at a time between the same two ends, once in the clear and once with TLS on both sides: there the plain relay is
+//! rustls alone. What counts is bytes per CPU-second of the relaying thread
 //! (`/proc/thread-self/schedstat`, so Linux only); the played brokers share the machine's cores. MB are 10^6 bytes.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,8 +25,11 @@ use kmirror::client::{
     FetchCommand, FetchEvent, FetchPartition, FetchSettings, HostPort, LaneId, PartitionKey, ProduceBatch,
     ProduceCommand, ProduceEvent, ProduceRequest, ProduceSettings, TargetKey, TargetTopic,
 };
+use kmirror::net::tls::{Place, Store, StoreKind, Tls, TlsSettings};
 use kmirror::record::{HEADER_BYTES, ProducerIdentity, patch};
 use kmirror::{net, seam::Seam};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::sync::mpsc;
 
 const FETCH_VERSION: i16 = 12;
@@ -39,15 +43,24 @@ const IN_FLIGHT_MAX: usize = 5;
 fn main() {
     walk();
     envelope();
-    println!("\nrelay, MB per CPU-second of its thread (wall MB/s), median of {RUNS}");
+    let keys = Keys::make();
+    for (over, keys) in [("relay", None), ("relay over TLS on both sides", Some(&keys))] {
+        println!("\n{over}, MB per CPU-second of its thread (wall MB/s), median of {RUNS}");
+        relays(keys);
+    }
+}
+
+fn relays(keys: Option<&Keys>) {
     for (name, partitions, batch_bytes) in
         [("256 KB batches", 12, 256 << 10), ("16 KB batches", 64, 16 << 10), ("1 KB batches", 1_000, 1 << 10)]
     {
         let frame = fetch_frame(partitions, FRAME_BYTES / (partitions * batch_bytes), batch_bytes);
         let mut results = [Vec::new(), Vec::new()];
         for _ in 0..RUNS {
-            results[0].push(relay(&frame, Peers::Plain, plain_relay));
-            results[1].push(relay(&frame, Peers::Kafka, |source, sink| lane_relay(source, sink, partitions)));
+            results[0]
+                .push(relay(&frame, Peers::Plain, keys, |source, sink| plain_relay(source, sink, keys)));
+            let lanes = |source, sink| lane_relay(source, sink, partitions, keys);
+            results[1].push(relay(&frame, Peers::Kafka, keys, lanes));
         }
         let [plain, lanes] = results.map(median);
         let ratio = lanes.0 / plain.0;
@@ -192,8 +205,73 @@ fn envelope() {
     }
 }
 
+/// The certificate of both ends, and who believes it.
+struct Keys {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    trusted: String,
+}
+
+impl Keys {
+    fn make() -> Keys {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("names are valid");
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+        let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let server = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .expect("the key belongs to the certificate");
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).expect("a certificate");
+        let client = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Keys { server: Arc::new(server), client: Arc::new(client), trusted: made.cert.pem() }
+    }
+
+    /// As `ssl.*` keys would say it.
+    fn security(&self) -> net::Security {
+        let place = Place::Inline(net::Secret::new(self.trusted.as_str()));
+        let trust = Some(Store { kind: StoreKind::Pem, place, password: None });
+        let tls = Tls::new(TlsSettings { trust, ..TlsSettings::default() });
+        net::Security { tls: Some(Arc::new(tls)), sasl: None }
+    }
+}
+
+/// One end of a connection.
+trait End: Read + Write + Send {}
+
+impl<T: Read + Write + Send> End for T {}
+
+fn accepted(listener: &TcpListener, server: Option<Arc<ServerConfig>>) -> Box<dyn End> {
+    let (stream, _) = listener.accept().expect("a relay dials");
+    match server {
+        None => Box::new(stream),
+        Some(config) => {
+            let session = rustls::ServerConnection::new(config).expect("a session");
+            Box::new(rustls::StreamOwned::new(session, stream))
+        }
+    }
+}
+
+fn dialled(address: SocketAddr, keys: Option<&Keys>) -> Box<dyn End> {
+    let stream = TcpStream::connect(address).expect("it listens");
+    match keys {
+        None => Box::new(stream),
+        Some(keys) => {
+            let name = address.ip().into();
+            let session = rustls::ClientConnection::new(keys.client.clone(), name).expect("a session");
+            Box::new(rustls::StreamOwned::new(session, stream))
+        }
+    }
+}
+
 /// Reads one request; gives its key, version and correlation id.
-fn read_request(stream: &mut TcpStream, scratch: &mut [u8]) -> Option<(i16, i16, i32)> {
+fn read_request(stream: &mut dyn End, scratch: &mut [u8]) -> Option<(i16, i16, i32)> {
     let mut head = [0; 12];
     stream.read_exact(&mut head).ok()?;
     let mut fields = &head[..];
@@ -223,22 +301,23 @@ enum Peers {
 }
 
 /// A source: answers each fetch with the frame, at offsets that go on; or, to a plain relay, just sends it.
-fn source(frame: &Frame, peers: Peers) -> (SocketAddr, JoinHandle<()>) {
+fn source(frame: &Frame, peers: Peers, server: Option<Arc<ServerConfig>>) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it listens");
     let mut bytes = frame.bytes.clone();
     let offsets_at = frame.offsets_at.clone();
     let step = frame.batches_per_partition as i64;
     let task = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a relay dials");
+        let mut stream = accepted(&listener, server);
         let mut scratch = vec![0; 1 << 16];
         let mut base = 0;
         loop {
             if peers == Peers::Kafka {
-                match read_request(&mut stream, &mut scratch) {
+                match read_request(&mut *stream, &mut scratch) {
                     None => return,
                     Some((18, version, correlation_id)) => {
                         stream.write_all(&versions(correlation_id, version)).expect("the relay reads");
+                        stream.flush().expect("the relay reads");
                         continue;
                     }
                     Some((_, _, correlation_id)) => {
@@ -250,7 +329,7 @@ fn source(frame: &Frame, peers: Peers) -> (SocketAddr, JoinHandle<()>) {
                 }
                 base += step;
             }
-            if stream.write_all(&bytes).is_err() {
+            if stream.write_all(&bytes).and_then(|()| stream.flush()).is_err() {
                 return;
             }
         }
@@ -259,22 +338,22 @@ fn source(frame: &Frame, peers: Peers) -> (SocketAddr, JoinHandle<()>) {
 }
 
 /// A sink: takes requests and answers them; or, from a plain relay, just reads.
-fn sink(peers: Peers) -> (SocketAddr, JoinHandle<()>) {
+fn sink(peers: Peers, server: Option<Arc<ServerConfig>>) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it listens");
     let task = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a relay dials");
+        let mut stream = accepted(&listener, server);
         let mut scratch = vec![0; 1 << 20];
         if peers == Peers::Plain {
             while stream.read(&mut scratch).is_ok_and(|count| count > 0) {}
             return;
         }
-        while let Some((key, version, correlation_id)) = read_request(&mut stream, &mut scratch) {
+        while let Some((key, version, correlation_id)) = read_request(&mut *stream, &mut scratch) {
             let answer = match key {
                 18 => versions(correlation_id, version),
                 _ => reply(&kafka_protocol::messages::ProduceResponse::default(), version, correlation_id),
             };
-            if stream.write_all(&answer).is_err() {
+            if stream.write_all(&answer).and_then(|()| stream.flush()).is_err() {
                 return;
             }
         }
@@ -293,18 +372,21 @@ fn thread_seconds() -> f64 {
 fn relay(
     frame: &Frame,
     peers: Peers,
+    keys: Option<&Keys>,
     work: impl FnOnce(SocketAddr, SocketAddr) -> (u64, f64, f64) + Send,
 ) -> (f64, f64) {
-    let ((source, a), (sink, b)) = (source(frame, peers), sink(peers));
+    let server = || keys.map(|keys| keys.server.clone());
+    let ((source, a), (sink, b)) = (source(frame, peers, server()), sink(peers, server()));
     let (bytes, cpu, wall) =
         std::thread::scope(|scope| scope.spawn(|| work(source, sink)).join().expect("the relay ends"));
     a.join().and(b.join()).expect("both ends end");
     (bytes as f64 / 1e6 / cpu, bytes as f64 / 1e6 / wall)
 }
 
-fn plain_relay(source: SocketAddr, sink: SocketAddr) -> (u64, f64, f64) {
-    let mut from = TcpStream::connect(source).expect("the source listens");
-    let mut to = TcpStream::connect(sink).expect("the sink listens");
+fn plain_relay(source: SocketAddr, sink: SocketAddr, keys: Option<&Keys>) -> (u64, f64, f64) {
+    let (mut from, mut to) = (dialled(source, keys), dialled(sink, keys));
+    // A TLS session begins with its first bytes; the source waits for none.
+    from.flush().and_then(|()| to.flush()).expect("both ends are there");
     let mut buffer = vec![0; 1 << 20];
     let (cpu, wall) = (thread_seconds(), Instant::now());
     let mut bytes = 0;
@@ -316,10 +398,15 @@ fn plain_relay(source: SocketAddr, sink: SocketAddr) -> (u64, f64, f64) {
     (bytes, thread_seconds() - cpu, wall.elapsed().as_secs_f64())
 }
 
-fn lane_relay(source: SocketAddr, sink: SocketAddr, partitions: usize) -> (u64, f64, f64) {
+fn lane_relay(
+    source: SocketAddr,
+    sink: SocketAddr,
+    partitions: usize,
+    keys: Option<&Keys>,
+) -> (u64, f64, f64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut flow = Flow::start(source, sink, partitions).await;
+        let mut flow = Flow::start(source, sink, partitions, keys).await;
         let (cpu, wall) = (thread_seconds(), Instant::now());
         flow.run().await;
         (flow.relayed_bytes, thread_seconds() - cpu, wall.elapsed().as_secs_f64())
@@ -343,8 +430,9 @@ struct Flow {
 }
 
 impl Flow {
-    async fn start(source: SocketAddr, sink: SocketAddr, partitions: usize) -> Flow {
-        let (seam, net) = (Seam::real(), net::Settings::default());
+    async fn start(source: SocketAddr, sink: SocketAddr, partitions: usize, keys: Option<&Keys>) -> Flow {
+        let security = keys.map_or(net::Security::PLAINTEXT, Keys::security);
+        let (seam, net) = (Seam::real(), net::Settings { security, ..net::Settings::default() });
         let place = |address: SocketAddr| HostPort::new(address.ip().to_string(), address.port());
         let (events, fetched) = mpsc::channel(16);
         let fetch = spawn_fetch_lane(

@@ -5,9 +5,11 @@
 
 mod peers;
 mod records;
+mod secrets;
 
 pub use peers::{fetch_walker, lease, metadata, produce_response, replies};
 pub use records::{broker_append, record_entries};
+pub use secrets::{jaas, login, stores, token};
 
 use bytes::Bytes;
 use kmirror::config;
@@ -21,10 +23,12 @@ use kmirror::mirror::takeover::WorkerConfig;
 pub type Check = fn(&[u8]);
 
 /// All checks.
-pub const CHECKS: [(&str, Check); 11] = [
+pub const CHECKS: [(&str, Check); 15] = [
     ("broker_append", broker_append),
     ("fetch_walker", fetch_walker),
+    ("jaas", jaas),
     ("lease", lease),
+    ("login", login),
     ("metadata", metadata),
     ("mirror_maker", mirror_maker),
     ("patterns", patterns),
@@ -33,6 +37,8 @@ pub const CHECKS: [(&str, Check); 11] = [
     ("record_entries", record_entries),
     ("replies", replies),
     ("state_records", state_records),
+    ("stores", stores),
+    ("token", token),
 ];
 
 /// A `.properties` file: read, judged, and every problem has a place inside it.

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kmirror::broker::{self, EmbeddedCluster};
-use kmirror::client::{Cluster, CommittedOffset, GroupOffsets, Settings};
+use kmirror::client::{Cluster, CommittedOffset, GroupOffsets};
 use kmirror::config;
 use kmirror::mirror::Replicator;
 use kmirror::mirror::status::ReplicatorStatus;
+use kmirror::net::Secret;
+use kmirror::net::tls::{Place, Store, StoreKind, server_config};
 use kmirror::observe::{Metrics, Names};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, RecordData};
 use kmirror::seam::{Seam, Simulation};
@@ -186,10 +188,22 @@ fn alerts() -> Vec<(String, String, String)> {
         .collect()
 }
 
-async fn cluster(seam: &Seam, seed: u64, host: &str) -> EmbeddedCluster {
-    let settings =
-        broker::Settings { brokers: 1, seed, address: host.parse().unwrap(), ..broker::Settings::default() };
+type ServerTls = Arc<rustls::ServerConfig>;
+
+async fn cluster(seam: &Seam, seed: u64, host: &str, tls: Option<ServerTls>) -> EmbeddedCluster {
+    let address = host.parse().unwrap();
+    let settings = broker::Settings { brokers: 1, seed, address, tls, ..broker::Settings::default() };
     EmbeddedCluster::start(seam.clone(), settings).await.unwrap()
+}
+
+/// A certificate for a broker, and the line that believes it.
+fn certificate(host: &str) -> (ServerTls, String) {
+    let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+    let pem = format!("{}{}", made.signing_key.serialize_pem(), made.cert.pem());
+    let place = Place::Inline(Secret::new(pem.as_str()));
+    let store = Store { kind: StoreKind::Pem, place, password: None };
+    let trusted = made.cert.pem().lines().collect::<Vec<_>>().join(" ");
+    (server_config(&store, None, pem.as_bytes()).unwrap(), trusted)
 }
 
 fn append(cluster: &EmbeddedCluster, topic: &str, timestamp: i64, count: usize, value_bytes: usize) -> usize {
@@ -228,7 +242,8 @@ async fn until(
 /// A flow with something of everything: copied, recompressed and refused records, a group, heartbeats.
 async fn running() -> (Replicator, Families, [EmbeddedCluster; 2], usize) {
     let seam = Seam::Simulated(Simulation::new(3));
-    let (a, b) = (cluster(&seam, 1, "10.0.0.1").await, cluster(&seam, 2, "10.0.0.2").await);
+    let (tls, trusted) = certificate("10.0.0.1");
+    let (a, b) = (cluster(&seam, 1, "10.0.0.1", Some(tls)).await, cluster(&seam, 2, "10.0.0.2", None).await);
     for topic in ["orders", "big"] {
         a.create_topic(topic, 1, 1, &[]).unwrap();
     }
@@ -236,21 +251,21 @@ async fn running() -> (Replicator, Families, [EmbeddedCluster; 2], usize) {
     let made_ms = seam.now_ms() - 5_000;
     let bytes = append(&a, "orders", made_ms, 40, 100);
     append(&a, "big", made_ms, 1, 1_000);
-    let servers = a.bootstrap().split(',').map(|server| server.parse().unwrap()).collect();
-    let source = Cluster::new(seam.clone(), Settings::new("A", servers));
-    let committed = CommittedOffset { offset: 40, metadata: Arc::from("") };
-    let offsets = GroupOffsets::from([((Arc::from("orders"), 0), committed)]);
-    source.commit_group_offsets(&Arc::from("app"), &offsets).await.unwrap();
     let file = format!(
         "clusters = A, B\nA.bootstrap.servers = {}\nB.bootstrap.servers = {}\nA->B.enabled = true\n\
          refresh.topics.interval.seconds = 1\nrefresh.groups.interval.seconds = 1\nsync.topic.configs.enabled = false\n\
          emit.checkpoints.interval.seconds = 1\nsync.group.offsets.enabled = true\n\
-         sync.group.offsets.interval.seconds = 1\nB.producer.compression.type = lz4\n",
+         sync.group.offsets.interval.seconds = 1\nB.producer.compression.type = lz4\n\
+         A.security.protocol = SSL\nA.ssl.truststore.type = PEM\nA.ssl.truststore.certificates = {trusted}\n",
         a.bootstrap(),
         b.bootstrap()
     );
     let report = config::load("test.properties", file.as_bytes(), &config::Options::default());
     let settings = report.settings.unwrap_or_else(|| panic!("{:?}", report.problems));
+    let source = Cluster::new(seam.clone(), settings.process.clusters["A"].clone());
+    let committed = CommittedOffset { offset: 40, metadata: Arc::from("") };
+    let offsets = GroupOffsets::from([((Arc::from("orders"), 0), committed)]);
+    source.commit_group_offsets(&Arc::from("app"), &offsets).await.unwrap();
     let replicator = Replicator::start(seam.clone(), settings.process);
     let families = until(&replicator, "something of everything", |status| {
         let flow = &status.flows[0];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use super::{demo_command, exit, plan, positions};
+use super::{acls, demo_command, exit, plan, positions};
 use crate::mirror::state::TopicPartition;
 
 const EXAMPLES: &str = "\
@@ -13,6 +13,7 @@ Examples:
   kmirror demo                                       see it work: two embedded clusters and a mirror between them
   kmirror check mm2.properties                       everything that is wrong with a file, and what it resolves to
   kmirror plan mm2.properties                        what would be created and changed on the targets
+  kmirror acls mm2.properties                        the least rights that it needs, as lines of kafka-acls
   kmirror positions mm2.properties                   how far each partition is, and moving what stands still
   kmirror run mm2.properties                         replicate until SIGTERM or SIGINT
   kmirror run mm2.properties --until-caught-up       a full load: exits when everything is there
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// Print what each flow would do to its target now, and change nothing.
     #[command(after_help = plan::EXIT_CODES)]
     Plan(Plan),
+    /// Print the least rights that the flows of a file need, as lines of kafka-acls for each cluster. Asks no cluster.
+    #[command(after_help = acls::HELP)]
+    Acls(Acls),
     /// Show how far the flows of a file are, and move those that stand still.
     #[command(after_help = positions::HELP)]
     Positions(Positions),
@@ -119,6 +123,22 @@ pub(crate) struct Plan {
     /// For programs: one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `kmirror acls`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Acls {
+    /// A MirrorMaker 2 file; - for standard input.
+    pub(crate) file: PathBuf,
+    /// Only flows into these clusters.
+    #[arg(long, num_args = 1.., value_name = "ALIAS")]
+    pub(crate) clusters: Vec<String>,
+    /// Who gets the rights, as User:kmirror; otherwise whom the file's credentials name.
+    #[arg(long, value_name = "PRINCIPAL")]
+    pub(crate) principal: Option<String>,
+    /// Put --command-config FILE into each line: whoever gives rights has to be known to the cluster.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) command_config: Option<String>,
 }
 
 /// `kmirror positions`.

@@ -94,7 +94,8 @@ async fn retriable_codes_are_retried_and_others_are_errors_at_once() {
     let error = list_groups(&test, Node::Any).await.unwrap_err();
     assert_eq!(
         error.chain(),
-        "cluster A, broker 10.0.0.1:9092: ListGroups for the cluster answered GROUP_AUTHORIZATION_FAILED (30)"
+        "cluster A, broker 10.0.0.1:9092: ListGroups for the cluster answered GROUP_AUTHORIZATION_FAILED (30); \
+         DESCRIBE on the group is needed (kmirror acls prints all)"
     );
     assert_eq!(test.asked(ApiKey::ListGroups).len(), 5);
 }

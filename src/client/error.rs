@@ -21,7 +21,7 @@ pub enum Error {
         source: Box<net::Error>,
     },
     /// A broker answered with an error code.
-    #[error("cluster {cluster}, broker {broker}: {api:?} for {subject} answered {code}{}", words(message.as_deref()))]
+    #[error("cluster {cluster}, broker {broker}: {api:?} for {subject} answered {code}{}{}", words(message.as_deref()), right(*api, *code))]
     Refused {
         /// The cluster's alias.
         cluster: Arc<str>,
@@ -168,6 +168,36 @@ impl Error {
     pub fn chain(&self) -> String {
         net::chain(self)
     }
+}
+
+/// The right that is missing, as an authorizer calls it (`KafkaApis.scala`).
+fn right(api: ApiKey, code: ErrorCode) -> String {
+    const TOPIC: i16 = 29;
+    const GROUP: i16 = 30;
+    const CLUSTER: i16 = 31;
+    const TRANSACTIONAL_ID: i16 = 53;
+    let (operation, resource) = match (code.0, api) {
+        (TOPIC, ApiKey::Fetch | ApiKey::DescribeProducers | ApiKey::OffsetCommit) => ("READ", "the topic"),
+        (TOPIC, ApiKey::Produce) => ("WRITE", "the topic"),
+        (TOPIC, ApiKey::CreateTopics) => ("CREATE", "the topic, or on the cluster,"),
+        (TOPIC, ApiKey::CreatePartitions) => ("ALTER", "the topic"),
+        (TOPIC, ApiKey::DescribeConfigs) => ("DESCRIBE_CONFIGS", "the topic"),
+        (TOPIC, ApiKey::IncrementalAlterConfigs) => ("ALTER_CONFIGS", "the topic"),
+        (TOPIC, _) => ("DESCRIBE", "the topic"),
+        (
+            GROUP,
+            ApiKey::DescribeGroups | ApiKey::ListGroups | ApiKey::OffsetFetch | ApiKey::FindCoordinator,
+        ) => ("DESCRIBE", "the group"),
+        (GROUP, _) => ("READ", "the group"),
+        (CLUSTER, ApiKey::CreateTopics) => ("CREATE", "the topic, or on the cluster,"),
+        (CLUSTER, ApiKey::CreateAcls) => ("ALTER", "the cluster"),
+        (CLUSTER, ApiKey::InitProducerId) => ("WRITE", "a topic"),
+        (CLUSTER, _) => ("DESCRIBE", "the cluster"),
+        (TRANSACTIONAL_ID, ApiKey::InitProducerId) => ("WRITE", "the transactional id"),
+        (TRANSACTIONAL_ID, _) => ("DESCRIBE", "the transactional id"),
+        _ => return String::new(),
+    };
+    format!("; {operation} on {resource} is needed (kmirror acls prints all)")
 }
 
 fn words(message: Option<&str>) -> String {

@@ -28,6 +28,7 @@ mod principals;
 mod producer_id;
 mod rename;
 mod replicator;
+pub mod rights;
 mod settings;
 mod share;
 pub mod start;

@@ -85,7 +85,9 @@ async fn one_bad_partition_stops_no_other() {
             (0, Ok(5)),
             (
                 1,
-                Err(format!("{start}ListOffsets for partition t-1 answered TOPIC_AUTHORIZATION_FAILED (29)"))
+                Err(format!(
+                    "{start}ListOffsets for partition t-1 answered TOPIC_AUTHORIZATION_FAILED (29); DESCRIBE on the topic is needed (kmirror acls prints all)"
+                ))
             ),
             (2, Err(format!("{start}the answer to ListOffsets leaves out partition t-2"))),
             (3, Err(format!("{start}ListOffsets for partition t-3 answered OFFSET_NOT_AVAILABLE (78)"))),

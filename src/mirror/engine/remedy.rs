@@ -315,7 +315,8 @@ impl Engine {
             _ => "refused",
         };
         let why = self.targets[key.0 as usize].refusal();
-        let message = format!("{} does not take its batches: {why}", self.settings.target);
+        let needs = if reason == "not_authorized" { " (WRITE on it is needed)" } else { "" };
+        let message = format!("{} does not take its batches: {why}{needs}", self.settings.target);
         self.stop_target(key, reason, message, Some(self.settings.stopped_backoff.initial), now);
     }
 
