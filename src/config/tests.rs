@@ -281,7 +281,8 @@ fn a_login_in_an_address_is_refused_and_never_shown() {
 #[test]
 fn a_port_alone_listens_everywhere_which_is_said() {
     for (value, said) in [(":9464", true), ("0.0.0.0:9464", false), ("127.0.0.1:1", false)] {
-        let report = load_text(&format!("{ENABLED}kmirror.admin.listen={value}\nkmirror.admin.anonymous=true"));
+        let report =
+            load_text(&format!("{ENABLED}kmirror.admin.listen={value}\nkmirror.admin.anonymous=true"));
         let begins = format!("kmirror.admin.listen: {value} listens on all addresses");
         let found =
             report.problems.iter().any(|p| p.severity == Severity::Warning && p.message.starts_with(&begins));
