@@ -236,7 +236,8 @@ final class Administration {
         List<Map<String, Object>> members = new ArrayList<>();
         try {
             for (MemberDescription member : admin.describeConsumerGroups(List.of(group)).all().get().get(group).members()) {
-                members.add(Map.of("member_id", member.consumerId(), "client_id", member.clientId(), "host", member.host()));
+                members.add(Map.of("member_id", member.consumerId(), "client_id", member.clientId(), "host", member.host(),
+                        "partitions", member.assignment().topicPartitions().size()));
             }
         } catch (ExecutionException error) {
             if (!(error.getCause() instanceof GroupIdNotFoundException)) throw error;

@@ -41,6 +41,28 @@ impl Kmirror {
         Ok(Kmirror { process, admin_port: None, _folder: folder })
     }
 
+    /// Starts the binary under another name, with files of these names and texts; an argument `@NAME` is the path of one.
+    pub fn start_as(program: &str, arguments: &[&str], files: &[(&str, &str)]) -> Result<Kmirror> {
+        let folder = ScratchFolder::new("run")?;
+        let path = |name: &str| folder.path().join(name);
+        for (name, text) in files {
+            std::fs::write(path(name), text)
+                .map_err(|error| HarnessError::path("write", path(name), error))?;
+        }
+        let binary = path(program);
+        std::os::unix::fs::symlink(kmirror_binary()?, &binary)
+            .map_err(|error| HarnessError::path("link", &binary, error))?;
+        let mut command = Program::new(&binary);
+        for argument in arguments {
+            command = match argument.strip_prefix('@') {
+                Some(name) => command.arg(path(name)),
+                None => command.arg(*argument),
+            };
+        }
+        let process = Supervised::start(program, command, &path("log"))?;
+        Ok(Kmirror { process, admin_port: None, _folder: folder })
+    }
+
     /// The same with the admin listener on a free port.
     pub fn start_with_admin(arguments: &[&str], properties: &str) -> Result<Kmirror> {
         let port = free_ports(1)?;

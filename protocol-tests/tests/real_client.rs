@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use kmirror::client::{
-    Cluster, ConfigChange, ErrorCode, GroupEvent, GroupSettings, IsolationLevel, Membership, NewTopic, Node,
-    OffsetSpec, PartitionLog, Role, Settings, Topics,
+    Cluster, ConfigChange, Election, ErrorCode, GroupEvent, GroupSettings, IsolationLevel, Membership,
+    NewTopic, Node, OffsetSpec, PartitionLog, Rejoin, Role, Settings, Topics,
 };
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
 use kmirror::seam::Seam;
@@ -150,16 +150,18 @@ fn join(cluster: &Cluster, metadata: &'static str) -> Membership {
     let settings = GroupSettings {
         group_id: "client-group".into(),
         protocol_type: "kmirror".into(),
-        protocol: "lease".into(),
+        group_instance_id: None,
+        protocols: vec!["lease".into()],
         session_timeout: Duration::from_secs(6),
         rebalance_timeout: Duration::from_secs(6),
         heartbeat_interval: Duration::from_secs(1),
+        rejoin: Rejoin::AtOnce,
     };
-    let count = |_: i32, members: &[(Arc<str>, Bytes)]| {
-        let text = Bytes::from(members.len().to_string());
-        members.iter().map(|(id, _)| (id.clone(), text.clone())).collect()
+    let count = |election: &Election<'_>| {
+        let text = Bytes::from(election.members.len().to_string());
+        election.members.iter().map(|(id, _)| (id.clone(), text.clone())).collect()
     };
-    Membership::join(cluster, settings, Bytes::from_static(metadata.as_bytes()), Box::new(count))
+    Membership::join(cluster, settings, vec![Bytes::from_static(metadata.as_bytes())], Box::new(count))
 }
 
 /// Waits for a generation of `count` members; gives our role in it.

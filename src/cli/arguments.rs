@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use super::{acls, demo_command, exit, plan, positions};
+use super::{acls, demo_command, exit, mirror_maker_1, plan, positions};
 use crate::mirror::state::TopicPartition;
 
 const EXAMPLES: &str = "\
@@ -39,6 +39,9 @@ pub(crate) enum Command {
     /// Replicate as a MirrorMaker 2 file says, until SIGTERM or SIGINT.
     #[command(after_help = exit::HELP)]
     Run(Run),
+    /// Replicate as MirrorMaker 1's command line and files say, until SIGTERM or SIGINT.
+    #[command(after_help = mirror_maker_1::HELP, after_long_help = mirror_maker_1::long_help())]
+    MirrorMaker(mirror_maker_1::MirrorMaker),
     /// Report every problem of a file at once, and print what it resolves to.
     #[command(after_help = exit::HELP)]
     Check(Check),

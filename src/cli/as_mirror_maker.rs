@@ -34,7 +34,12 @@ struct Arguments {
 
 /// Whether the process was called by MirrorMaker's name.
 pub(crate) fn is_meant(program: &OsStr) -> bool {
-    Path::new(program).file_name().is_some_and(|name| NAMES.iter().any(|known| name == *known))
+    file_name_is(program, &NAMES)
+}
+
+/// Whether a program is called by one of these names.
+pub(super) fn file_name_is(program: &OsStr, names: &[&str]) -> bool {
+    Path::new(program).file_name().is_some_and(|name| names.iter().any(|known| name == *known))
 }
 
 /// Runs the command line.
@@ -62,7 +67,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
     run::main(&run, &logging)
 }
 
-fn without_daemon(arguments: &[OsString]) -> (bool, Vec<OsString>) {
+pub(super) fn without_daemon(arguments: &[OsString]) -> (bool, Vec<OsString>) {
     let is_daemon = arguments.get(1).is_some_and(|first| first == DAEMON);
     let skipped = |index: usize| is_daemon && index == 1;
     let kept = arguments.iter().enumerate().filter(|(index, _)| !skipped(*index));
@@ -70,7 +75,7 @@ fn without_daemon(arguments: &[OsString]) -> (bool, Vec<OsString>) {
 }
 
 /// Starts the same in a process group of its own, so that no terminal ends it.
-fn detach(arguments: &[OsString]) -> io::Result<()> {
+pub(super) fn detach(arguments: &[OsString]) -> io::Result<()> {
     let folder = PathBuf::from(std::env::var_os("LOG_DIR").unwrap_or_else(|| OsString::from("logs")));
     fs::create_dir_all(&folder)?;
     let out = fs::File::create(folder.join("mirrorMaker.out"))?;

@@ -13,6 +13,7 @@ mod demo_command;
 mod exit;
 mod finish;
 mod logging;
+mod mirror_maker_1;
 mod output;
 mod plan;
 mod positions;
@@ -34,6 +35,9 @@ pub fn main() -> ExitCode {
     if line.first().is_some_and(|program| as_mirror_maker::is_meant(program)) {
         return as_mirror_maker::main(&line).into();
     }
+    if line.first().is_some_and(|program| mirror_maker_1::is_meant(program)) {
+        return mirror_maker_1::script(&line);
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return output::print_clap(&error).into(),
@@ -42,6 +46,7 @@ pub fn main() -> ExitCode {
     let exit = match arguments.command {
         Command::Run(run) => run::main(&run, &arguments.logging),
         Command::Acls(acls) => acls::main(&acls),
+        Command::MirrorMaker(mirror_maker) => return mirror_maker_1::main(&mirror_maker, &arguments.logging),
         Command::Check(check) => check::main(&check, &arguments.logging),
         Command::Plan(plan) => return plan::main(&plan),
         Command::Positions(positions) => positions::main(&positions),

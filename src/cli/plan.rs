@@ -34,6 +34,11 @@ pub(crate) fn main(arguments: &Plan) -> ExitCode {
         render::say_why_not(&report);
         return ExitCode::from(1);
     };
+    show(settings, arguments.json)
+}
+
+/// Prints what the flows of settings would do.
+pub(crate) fn show(settings: Settings, json: bool) -> ExitCode {
     let planned = match runtime() {
         Ok(runtime) => runtime.block_on(plan(settings)),
         Err(error) => {
@@ -41,7 +46,7 @@ pub(crate) fn main(arguments: &Plan) -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    let text = if arguments.json { document(&planned) } else { text(&planned) };
+    let text = if json { document(&planned) } else { text(&planned) };
     match output::print(&text) {
         Ok(()) => exit_code(&planned),
         Err(_) => ExitCode::from(1),

@@ -68,7 +68,8 @@ pub(crate) fn place(problem: &Problem, source: &SourceText) -> String {
     match problem.span {
         Some(span) => {
             let (line, column) = source.position(span.start);
-            format!("{}:{line}:{column}", source.name)
+            let (_, name, _) = source.file_at(span.start);
+            format!("{name}:{line}:{column}")
         }
         None => source.name.clone(),
     }
@@ -103,8 +104,11 @@ fn drawn(text: &mut String, problem: &Problem, source: &SourceText, shared: &Arc
     let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles: ThemeStyles::ansi() };
     // Only the lines at fault: their neighbours are nobody's business.
     let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(0).with_links(false);
-    let source_code = NamedSource::new(&source.name, shared.clone());
-    if handler.render_report(text, &Drawn { problem, source_code }).is_err() {
+    let (start, name, file) = source.file_at(problem.span.map_or(0, |span| span.start));
+    let code = if file.len() == shared.len() { shared.clone() } else { Arc::from(file) };
+    let moved = problem.clone().within(start);
+    let source_code = NamedSource::new(name, code);
+    if handler.render_report(text, &Drawn { problem: &moved, source_code }).is_err() {
         plain(text, problem, source);
     }
 }

@@ -40,7 +40,12 @@ pub(crate) fn main(arguments: &Run, logging: &Logging) -> Exit {
         render::say_why_not(&report);
         return Exit::Usage;
     };
-    log_problems(&report);
+    start(&report, settings, arguments, logging)
+}
+
+/// Replicates as settings say that are without an error.
+pub(crate) fn start(report: &Report, settings: Settings, arguments: &Run, logging: &Logging) -> Exit {
+    log_problems(report);
     match runtime() {
         Ok(runtime) => runtime.block_on(run(settings, arguments, logging)),
         Err(error) => failed(&format!("the runtime cannot start: {error}")),

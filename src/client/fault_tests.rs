@@ -151,16 +151,18 @@ async fn member(
     let settings = GroupSettings {
         group_id: "g".into(),
         protocol_type: "kmirror".into(),
-        protocol: "lease".into(),
+        group_instance_id: None,
+        protocols: vec!["lease".into()],
         session_timeout: Duration::from_secs(10),
         rebalance_timeout: Duration::from_secs(10),
         heartbeat_interval: Duration::from_secs(3),
+        rejoin: Rejoin::AtOnce,
     };
-    let assign = |generation: i32, members: &[(Arc<str>, Bytes)]| {
-        let text = Bytes::from(format!("{generation}:{}", members.len()));
-        members.iter().map(|(id, _)| (id.clone(), text.clone())).collect()
+    let assign = |election: &Election<'_>| {
+        let text = Bytes::from(format!("{}:{}", election.generation, election.members.len()));
+        election.members.iter().map(|(id, _)| (id.clone(), text.clone())).collect()
     };
-    let mut member = Membership::join(cluster, settings, Bytes::new(), Box::new(assign));
+    let mut member = Membership::join(cluster, settings, vec![Bytes::new()], Box::new(assign));
     while let Some(event) = member.next().await {
         match event {
             GroupEvent::Joined { generation, role, assignment, .. } => {

@@ -70,15 +70,15 @@ mod test_cluster;
 pub use crate::net::HostPort;
 pub use admin::{
     AclOperation, AclPattern, AclPermission, ClusterDescription, CommittedOffset, ConfigChange, ConfigEntry,
-    ConfigSource, CreatedTopic, Each, EpochEnd, GroupDescription, GroupMember, GroupOffsets, ListedGroup,
-    ListedOffset, NewTopic, OffsetSpec, PartitionLog, ProducerState, TopicAcl, TopicPartition,
+    ConfigSource, CreatedTopic, Each, EpochEnd, GroupDescription, GroupIdentity, GroupMember, GroupOffsets,
+    ListedGroup, ListedOffset, NewTopic, OffsetSpec, PartitionLog, ProducerState, TopicAcl, TopicPartition,
     TransactionDescription,
 };
 pub use api::Api;
 pub use cluster::{Answer, Cluster, CoordinatorKind, Node};
 pub use code::{Class, ErrorCode, Refresh, Scope};
 pub use error::{Error, Subject};
-pub use group::{Assign, GroupEvent, GroupSettings, LostReason, Membership, Role};
+pub use group::{Assign, Election, GroupEvent, GroupSettings, LostReason, Membership, Rejoin, Role};
 pub use lane::{
     AbortedTransaction, FetchCommand, FetchEvent, FetchPartition, Fetched, FetchedBatch, LaneId,
     PartitionKey, ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, RecordError,

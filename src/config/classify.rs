@@ -282,7 +282,7 @@ fn nearest(key: &str, prefix: &str, homes: &[Home], taken: fn(&ClientKey) -> boo
 }
 
 /// The name with a letter to change, or else the shortest that goes on where `key` ends, or else one with a few changes.
-fn closest<'n>(key: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<&'n str> {
+pub(super) fn closest<'n>(key: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<&'n str> {
     let dotted = format!("{key}.");
     let continued = names.clone().filter(|name| name.starts_with(&dotted)).min_by_key(|name| name.len());
     let limit = (key.len() / 4).clamp(1, 4);

@@ -15,7 +15,7 @@ use super::scoping::{Scope, Setting};
 use super::values;
 
 /// With which some editors begin a UTF-8 file.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// What stands instead of a secret.
 const HIDDEN: &str = "[hidden]";
 
@@ -78,7 +78,7 @@ impl Linted {
     }
 
     /// The entry of each key that counts: the last one.
-    fn last_entries(&mut self, source: &SourceText) -> BTreeMap<String, usize> {
+    pub(super) fn last_entries(&mut self, source: &SourceText) -> BTreeMap<String, usize> {
         let mut last = BTreeMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
             if let Some(earlier) = last.insert(entry.key.clone(), index) {
@@ -90,7 +90,11 @@ impl Linted {
         last
     }
 
-    fn declare_providers(&mut self, last: &BTreeMap<String, usize>, providers: &mut Providers<'_>) {
+    pub(super) fn declare_providers(
+        &mut self,
+        last: &BTreeMap<String, usize>,
+        providers: &mut Providers<'_>,
+    ) {
         let value = |key: &str| last.get(key).map(|&index| &self.entries[index]);
         let Some(declaration) = value("config.providers") else { return };
         let mut problems = Vec::new();
@@ -110,7 +114,7 @@ impl Linted {
         self.problems.extend(problems);
     }
 
-    fn resolve(&mut self, index: usize, providers: &mut Providers<'_>) -> Setting {
+    pub(super) fn resolve(&mut self, index: usize, providers: &mut Providers<'_>) -> Setting {
         let entry = &self.entries[index];
         let login = login_in(entry);
         let shown: Rc<str> = match &login {
@@ -225,7 +229,7 @@ impl Linted {
         self.raw.get(key).map_or("", |setting| &setting.value)
     }
 
-    fn judge_value(&mut self, key: &str, kind: Kind, effect: Effect) {
+    pub(super) fn judge_value(&mut self, key: &str, kind: Kind, effect: Effect) {
         let Some(setting) = self.raw.get_mut(key) else { return };
         let entry = &self.entries[setting.entry];
         let said = [
@@ -248,7 +252,7 @@ impl Linted {
 }
 
 /// `Properties.load` has no notion of the mark: a comment in the first line is none for it, and a key another one.
-fn byte_order_mark() -> Problem {
+pub(super) fn byte_order_mark() -> Problem {
     Problem::warning("the file begins with a byte order mark (EF BB BF), which is left out")
         .at((0..BYTE_ORDER_MARK.len()).into())
         .help("save it as UTF-8 without a byte order mark, or as ASCII")

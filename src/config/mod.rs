@@ -15,6 +15,7 @@ mod flow;
 mod fold;
 mod keys;
 mod lint;
+mod mirror_maker_1;
 mod misnamed;
 mod naming;
 mod problem;
@@ -32,6 +33,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+pub use mirror_maker_1::{MirrorMaker1, OnSendFailure, load_mirror_maker_1};
 pub use problem::{Problem, Severity, SourceText, Span, printable};
 pub use providers::Outside;
 pub use reader::{Origin, Resolved, Section};

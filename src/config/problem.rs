@@ -99,6 +99,19 @@ impl Problem {
         self
     }
 
+    /// The same problem where its file begins further behind.
+    pub fn shifted(mut self, by: usize) -> Problem {
+        self.span = self.span.map(|span| Span { start: span.start + by, end: span.end + by });
+        self
+    }
+
+    /// The same problem with its place counted from the beginning of its file.
+    pub fn within(mut self, start: usize) -> Problem {
+        let back = |at: usize| at.saturating_sub(start);
+        self.span = self.span.map(|span| Span { start: back(span.start), end: back(span.end) });
+        self
+    }
+
     /// Two problems of one line as one: what is worse stands first, and at its place.
     pub(super) fn and(self, other: Problem) -> Problem {
         let (first, second) = if other.severity < self.severity { (other, self) } else { (self, other) };
@@ -136,6 +149,8 @@ pub struct SourceText {
     pub text: String,
     /// Where lines begin behind the first.
     line_starts: Vec<usize>,
+    /// Where there are several files in it, one behind the other: where each begins, and how it is called.
+    parts: Vec<(usize, String)>,
 }
 
 impl SourceText {
@@ -152,7 +167,28 @@ impl SourceText {
             text.extend(chunk.invalid().iter().map(|_| '?'));
         }
         let line_starts = line_starts(&text);
-        SourceText { name: name.to_owned(), text, line_starts }
+        SourceText { name: name.to_owned(), text, line_starts, parts: Vec::new() }
+    }
+
+    /// Puts another file behind; answers where it begins.
+    pub(super) fn append(&mut self, name: &str, bytes: &[u8]) -> usize {
+        let start = self.text.len();
+        self.text.push_str(&SourceText::new(name, bytes).text);
+        self.text.push('\n');
+        self.line_starts = line_starts(&self.text);
+        self.parts.push((start, name.to_owned()));
+        start
+    }
+
+    /// The file that an offset lies in: where it begins, its name, and its text.
+    pub fn file_at(&self, offset: usize) -> (usize, &str, &str) {
+        let next = self.parts.partition_point(|(start, _)| *start <= offset);
+        let end = self.parts.get(next).map_or(self.text.len(), |(start, _)| *start);
+        let (start, name) = match next.checked_sub(1).and_then(|index| self.parts.get(index)) {
+            Some((start, name)) => (*start, name.as_str()),
+            None => (0, self.name.as_str()),
+        };
+        (start, name, self.text.get(start..end).unwrap_or_default())
     }
 
     /// Blanks a part out, but keeps its lines.
@@ -165,12 +201,14 @@ impl SourceText {
         self.text.replace_range(span.start..span.end, &masked);
     }
 
-    /// Line and column of an offset, both from one; columns count characters.
+    /// Line and column of an offset within its file, both from one; columns count characters.
     pub fn position(&self, offset: usize) -> (usize, usize) {
         let offset = if self.text.is_char_boundary(offset) { offset } else { self.text.len() };
-        let line = self.line_starts.partition_point(|&start| start <= offset);
+        let (start, ..) = self.file_at(offset);
+        let lines_before = |at: usize| self.line_starts.partition_point(|&line| line <= at);
+        let (line, first) = (lines_before(offset), lines_before(start));
         let line_start = line.checked_sub(1).map_or(0, |index| self.line_starts[index]);
-        (line + 1, self.text[line_start..offset].chars().count() + 1)
+        (line - first + 1, self.text[line_start..offset].chars().count() + 1)
     }
 
     /// The line in which an offset is, without its end.

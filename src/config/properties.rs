@@ -49,6 +49,14 @@ impl Entry {
         Entry { key, value, key_span: self.key_span, value_span: self.value_span, offsets }
     }
 
+    /// The same entry of a file that begins further behind.
+    pub(super) fn shifted(mut self, by: usize) -> Entry {
+        let shift = |span: Span| Span { start: span.start + by, end: span.end + by };
+        (self.key_span, self.value_span) = (shift(self.key_span), shift(self.value_span));
+        self.offsets.iter_mut().for_each(|offset| *offset += by);
+        self
+    }
+
     /// The whole entry.
     pub fn span(&self) -> Span {
         Span { start: self.key_span.start, end: self.value_span.end }

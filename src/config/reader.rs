@@ -67,6 +67,10 @@ impl Problems {
         }
     }
 
+    pub(super) fn has_errors(&self) -> bool {
+        self.list.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
     /// In the order in which they were met.
     pub(super) fn into_list(self) -> Vec<Problem> {
         self.list

@@ -23,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::cargo::Cargo;
-use crate::client::TargetKey;
+use crate::client::{PartitionKey, TargetKey};
 use crate::record::{self, HEADER_BYTES, ProducerIdentity};
 
 /// The broker keeps this many batches per producer and partition (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
@@ -383,6 +383,11 @@ impl Append {
         }
         self.phase = Phase::Open;
         self.unacked.drain(..).map(|unacked| unacked.cargo).collect()
+    }
+
+    /// Unacknowledged batches of one source partition.
+    pub fn unacked_of(&self, key: PartitionKey) -> usize {
+        self.unacked.iter().filter(|unacked| unacked.cargo.source() == Some(key)).count()
     }
 
     /// Whether the first unacknowledged batch is known not to be in the log.

@@ -224,7 +224,11 @@ async fn plan_groups(plan: &mut FlowPlan, settings: &FlowSettings, source: &Clus
 fn internal_topics(settings: &FlowSettings, topics: &Topics, remotes: &Topics) -> Vec<InternalTopic> {
     let (source, target) = (&settings.source, &settings.target);
     let translation = &settings.translation;
-    let mut names = vec![(target, settings.offset_storage_topic.clone()), (target, kmirror_topic(source))];
+    let mut names = match settings.group {
+        // Positions are the source group's offsets.
+        Some(_) => Vec::new(),
+        None => vec![(target, settings.offset_storage_topic.clone()), (target, kmirror_topic(source))],
+    };
     if translation.emit_checkpoints_interval.is_some() {
         names.push((target, settings.policy.checkpoints_topic(source)));
     }
@@ -266,7 +270,7 @@ fn rule(selection: &Selection, settings: &FlowSettings) -> Option<String> {
 /// Two aliases of one cluster: a flow between them would read again what it writes.
 pub fn same_cluster(settings: &FlowSettings, source: Option<&str>, target: Option<&str>) -> Option<String> {
     let id = source.filter(|id| !id.is_empty() && Some(*id) == target)?;
-    let what = if settings.policy.kind == PolicyKind::Identity {
+    let what = if matches!(settings.policy.kind, PolicyKind::Identity | PolicyKind::Same) {
         "it would write each record behind itself"
     } else {
         "what it writes there it would read again"

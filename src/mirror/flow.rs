@@ -4,6 +4,7 @@
 //! the lanes. Positions are stored on a timer from what is acknowledged at that moment, one save at a time.
 
 mod ends;
+mod release;
 mod report;
 mod stop;
 mod topics;
@@ -139,6 +140,7 @@ struct Owner {
     evidence: mpsc::UnboundedReceiver<(Inquiry, Evidence)>,
     evidence_sender: mpsc::UnboundedSender<(Inquiry, Evidence)>,
     stopping: Option<Instant>,
+    releases: Vec<release::Release>,
     writes: watch::Sender<bool>,
     syncs: Syncs,
     ends: ends::Ends,
@@ -250,6 +252,7 @@ impl Owner {
             evidence,
             evidence_sender,
             stopping: None,
+            releases: Vec::new(),
             writes: watch::Sender::new(false),
             ends: ends::Ends::new(),
             groups: None,
@@ -308,6 +311,7 @@ impl Owner {
                 Wake::Timer => self.engine.on_timer(self.started.elapsed()),
                 Wake::Room => self.control.orders.hand_on(),
             }
+            self.go_on_releasing();
             self.carry_out();
             self.go_on_stopping().await;
         }
@@ -322,7 +326,7 @@ impl Owner {
     ) -> Wake {
         let deadline = self.engine.next_deadline().map(|at| self.started + at);
         let drain_by = self.stopping.map(|since| since + stop::DRAIN_MAX);
-        let timer = [deadline, drain_by].into_iter().flatten().min();
+        let timer = [deadline, drain_by, self.release_by()].into_iter().flatten().min();
         tokio::select! {
             biased;
             request = self.requests.recv() => Wake::Request(request),
@@ -363,6 +367,7 @@ impl Owner {
             ControlEvent::Waiting(waiting) => self.waiting_for = waiting,
             ControlEvent::Granted(granted) => self.on_granted(granted),
             ControlEvent::Revoked { reason } => self.on_revoked(reason),
+            ControlEvent::Release { partitions, within, done } => self.on_release(partitions, within, done),
             ControlEvent::TopicReady(topic) => self.on_topic(topic),
             ControlEvent::TopicFailed { topic, reason, .. } => {
                 self.unconfirmed.remove(&topic);
@@ -413,6 +418,10 @@ impl Owner {
         tracing::warn!(source = %self.settings.source, target = %self.settings.target, "no longer writes this flow: {reason}");
         self.last_error = Some(reason);
         self.state = FlowState::Starting;
+        if self.settings.group.is_some() {
+            self.engine.suspend(self.started.elapsed());
+            self.release_all();
+        }
         let copied = self.keys.iter().filter(|(_, key)| self.engine.position(**key).is_some());
         self.unconfirmed = self.topics.keys().cloned().collect();
         self.unsure.extend(copied.map(|((topic, index), _)| TopicPartition::new(topic.clone(), *index)));
@@ -630,6 +639,10 @@ impl Owner {
             }
             Err(error) => {
                 self.syncs.memory.failed();
+                if let StoreError::Later { reason } = &error {
+                    tracing::warn!(source = %self.settings.source, "offsets are not committed yet: {reason}");
+                    return;
+                }
                 tracing::error!(source = %self.settings.source, target = %self.settings.target, "{error}");
                 self.last_error = Some(error.to_string());
             }

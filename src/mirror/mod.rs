@@ -17,6 +17,7 @@ mod heartbeats;
 mod java_regex;
 pub mod lease;
 pub mod measure;
+pub mod member;
 pub mod mm2;
 mod name_format;
 pub mod offset_map;
@@ -36,6 +37,7 @@ pub mod state;
 pub mod status;
 mod syncs;
 pub mod takeover;
+mod topic_rewrites;
 pub mod topics;
 mod window;
 
@@ -54,3 +56,4 @@ pub use settings::{
     config_properties_exclude_default, topics_exclude_default,
 };
 pub use share::{OtherShare, Share};
+pub use topic_rewrites::TopicRewrites;

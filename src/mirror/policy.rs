@@ -7,11 +7,14 @@
 
 use std::sync::Arc;
 
-use super::{FlowSettings, NameFormat, Rename};
+use super::{FlowSettings, NameFormat, Rename, TopicRewrites};
 
 const HEARTBEATS_TOPIC: &str = "heartbeats";
 /// Separator in the names of the internal topics when `replication.policy.internal.topic.separator.enabled=false`.
 const DEFAULT_SEPARATOR: &str = ".";
+/// What `exclude.internal.topics` leaves out (`Topic.INTERNAL_TOPICS`), and the log of a KRaft cluster.
+const KAFKAS_TOPICS: [&str; 4] =
+    ["__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"];
 /// Kafka's limit (`Topic.MAX_NAME_LENGTH`).
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
@@ -24,6 +27,8 @@ pub enum PolicyKind {
     Identity,
     /// `kmirror.replication.policy.format`.
     Format,
+    /// As MirrorMaker 1: every name stays, unless it is rewritten, and nothing but Kafka's own topics is internal.
+    Same,
 }
 
 /// Whose rules decide about internal topics and cycles.
@@ -53,6 +58,8 @@ pub struct ReplicationPolicy {
     pub format: Option<NameFormat>,
     /// A chain of `RegexRouter`s: what a remote topic is renamed to, one after the other.
     pub renames: Vec<Rename>,
+    /// `--rewrite.topics` of MirrorMaker 1, for [`PolicyKind::Same`].
+    pub rewrites: TopicRewrites,
 }
 
 impl Default for ReplicationPolicy {
@@ -64,6 +71,7 @@ impl Default for ReplicationPolicy {
             compat: Compat::default(),
             format: None,
             renames: Vec::new(),
+            rewrites: TopicRewrites::default(),
         }
     }
 }
@@ -139,6 +147,7 @@ impl ReplicationPolicy {
     /// What `topic` of `source` is called on the target (`formatRemoteTopic`).
     pub fn remote_topic(&self, source: &str, topic: &str) -> String {
         let named = match self.rule(topic) {
+            Rule::Keep if self.kind == PolicyKind::Same => self.rewrites.apply(topic),
             Rule::Keep => topic.to_owned(),
             Rule::Alias => format!("{source}{}{topic}", self.separator),
             Rule::Format(format) => format.format(source, topic),
@@ -191,11 +200,14 @@ impl ReplicationPolicy {
 
     /// Whether `topic` holds heartbeats, over any number of hops.
     pub fn is_heartbeats_topic(&self, topic: &str) -> bool {
-        self.original_topic(topic) == HEARTBEATS_TOPIC
+        self.kind != PolicyKind::Same && self.original_topic(topic) == HEARTBEATS_TOPIC
     }
 
     /// Whether `topic` is one that nobody replicates.
     pub fn is_internal_topic(&self, topic: &str) -> bool {
+        if self.kind == PolicyKind::Same {
+            return KAFKAS_TOPICS.contains(&topic);
+        }
         if topic.starts_with("__") || topic.starts_with('.') || is_kmirror_topic(topic) {
             return true;
         }
@@ -243,6 +255,7 @@ impl ReplicationPolicy {
     /// format that names no source: heartbeats of several clusters would else be one topic.
     fn rule(&self, topic: &str) -> Rule<'_> {
         match (self.kind, &self.format) {
+            (PolicyKind::Same, _) => Rule::Keep,
             (PolicyKind::Identity, _) if !topic.ends_with(HEARTBEATS_TOPIC) => Rule::Keep,
             (PolicyKind::Format, Some(format))
                 if format.has_source() || !topic.ends_with(HEARTBEATS_TOPIC) =>
@@ -304,6 +317,7 @@ mod tests {
             compat,
             format: None,
             renames: Vec::new(),
+            rewrites: TopicRewrites::default(),
         }
     }
 

@@ -63,6 +63,11 @@ impl Rename {
         })
     }
 
+    /// Whether it renames a topic; one on which matching takes too many steps keeps its name.
+    pub fn matches(&self, topic: &str) -> bool {
+        self.whole.is_match(topic).unwrap_or(false)
+    }
+
     /// The new name; the old one where the pattern does not match, or takes too many steps.
     pub fn apply<'a>(&self, topic: &'a str) -> Cow<'a, str> {
         let found = match self.whole.is_match(topic) {

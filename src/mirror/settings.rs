@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::member::MemberSettings;
 use super::mm2::settings::{HeartbeatSettings, TranslationSettings};
 use super::takeover::{Connectors, Workers};
 use super::{
@@ -96,6 +97,8 @@ pub struct FlowSettings {
     pub batching_compressed: CompressedBatching,
     /// Offset syncs, checkpoints and group offsets.
     pub translation: TranslationSettings,
+    /// The source's consumer group, whose member the flow is as MirrorMaker 1; `None` for flows of MirrorMaker 2.
+    pub group: Option<MemberSettings>,
     /// The source consumer.
     pub fetch: FetchSettings,
     /// The target producer.
@@ -170,6 +173,7 @@ impl FlowSettings {
             batching: Batching::Adaptive,
             batching_compressed: CompressedBatching::Backlog,
             translation: TranslationSettings::default(),
+            group: None,
             fetch: FetchSettings::default(),
             produce: ProduceSettings::default(),
         }

@@ -153,12 +153,14 @@ fn mirror_maker(world: &World) -> Membership {
     let settings = GroupSettings {
         group_id: Arc::from("A-mm2"),
         protocol_type: Arc::from("connect"),
-        protocol: Arc::from("sessioned"),
+        group_instance_id: None,
+        protocols: vec![Arc::from("sessioned")],
         session_timeout: Duration::from_secs(10),
         rebalance_timeout: Duration::from_secs(60),
         heartbeat_interval: Duration::from_secs(3),
+        rejoin: Rejoin::AtOnce,
     };
-    Membership::join(&target, settings, Bytes::new(), Box::new(|_, _| Vec::new()))
+    Membership::join(&target, settings, vec![Bytes::new()], Box::new(|_| Vec::new()))
 }
 
 async fn joined(member: &mut Membership) {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::ApiKey;
 use kmirror::broker::{Effect, EmbeddedCluster, FaultRule, Settings as BrokerSettings, When};
 use kmirror::client::{
-    Cluster, ConfigChange, GroupEvent, GroupSettings, HostPort, IsolationLevel, Membership, Settings,
+    Cluster, ConfigChange, GroupEvent, GroupSettings, HostPort, IsolationLevel, Membership, Rejoin, Settings,
 };
 use kmirror::mirror::control::{
     Control, ControlCommand, ControlEvent, Granted, PartitionStart, TopicReady, start_control,

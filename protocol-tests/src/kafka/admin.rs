@@ -37,6 +37,8 @@ pub struct GroupMember {
     pub member_id: String,
     pub client_id: String,
     pub host: String,
+    /// How many partitions it has.
+    pub partitions: u64,
 }
 
 impl Client {
@@ -185,6 +187,7 @@ impl Admin<'_> {
             member_id: text(&value["member_id"]),
             client_id: text(&value["client_id"]),
             host: text(&value["host"]),
+            partitions: value["partitions"].as_u64().unwrap_or_default(),
         };
         Ok(list.iter().map(member).collect())
     }

@@ -1,4 +1,4 @@
-//! MirrorMaker 2 as a child process, for take-over tests and benches.
+//! MirrorMaker 2, and MirrorMaker 1 of the last release that has it, as child processes, for take-over tests and benches.
 
 use super::LOGGING;
 use super::jars::{KafkaJars, KafkaVersion};
@@ -62,6 +62,46 @@ impl MirrorMaker {
     /// Kills it at once, as in a crash.
     pub fn kill(mut self) -> Result<()> {
         self.process.signal(Signal::Kill)?;
+        self.process.wait(STOP_TIMEOUT).map(drop)
+    }
+}
+
+/// A running MirrorMaker 1 (`kafka-mirror-maker.sh` of 3.9.1); killed on drop.
+pub struct MirrorMaker1 {
+    process: Supervised,
+    _folder: ScratchFolder,
+}
+
+impl MirrorMaker1 {
+    /// Starts it with these files; further arguments go behind them.
+    pub fn start(consumer: &str, producer: &str, arguments: &[&str]) -> Result<MirrorMaker1> {
+        let jars = KafkaJars::get(KafkaVersion::V3_9_1)?;
+        let folder = ScratchFolder::new("mm1")?;
+        let path = |name: &str| folder.path().join(name);
+        for (name, text) in [("consumer.properties", consumer), ("producer.properties", producer)] {
+            std::fs::write(path(name), text)
+                .map_err(|error| HarnessError::path("write", path(name), error))?;
+        }
+        let options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+        let program = jars
+            .java(&options, None, "kafka.tools.MirrorMaker")
+            .arg("--consumer.config")
+            .arg(path("consumer.properties"))
+            .arg("--producer.config")
+            .arg(path("producer.properties"))
+            .args(arguments.iter().copied());
+        let process = Supervised::start("MirrorMaker 1", program, &path("mm1.log"))?;
+        Ok(MirrorMaker1 { process, _folder: folder })
+    }
+
+    /// What it has logged.
+    pub fn output(&self) -> String {
+        self.process.output()
+    }
+
+    /// Ends it in order, so that it commits.
+    pub fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::Terminate)?;
         self.process.wait(STOP_TIMEOUT).map(drop)
     }
 }

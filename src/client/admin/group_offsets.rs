@@ -43,6 +43,17 @@ pub struct CommittedOffset {
     pub metadata: Arc<str>,
 }
 
+/// Who commits: a member of a generation of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupIdentity {
+    /// The generation, or the member's epoch.
+    pub generation: i32,
+    /// The member id.
+    pub member_id: Arc<str>,
+    /// `group.instance.id`.
+    pub group_instance_id: Option<Arc<str>>,
+}
+
 /// Everything that a group has committed. A partition whose offset was taken back (-1) is not among it.
 pub type GroupOffsets = BTreeMap<TopicPartition, CommittedOffset>;
 
@@ -192,10 +203,33 @@ impl Cluster {
         group: &Arc<str>,
         offsets: &GroupOffsets,
     ) -> Result<Each<TopicPartition, ()>, Error> {
+        self.commit(group, None, offsets).await
+    }
+
+    /// Commits offsets as a member, once. What the coordinator refuses (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS) is the
+    /// result of each partition.
+    ///
+    /// # Errors
+    /// When the coordinator cannot be asked.
+    pub async fn commit_as_member(
+        &self,
+        group: &Arc<str>,
+        member: &GroupIdentity,
+        offsets: &GroupOffsets,
+    ) -> Result<Each<TopicPartition, ()>, Error> {
+        self.commit(group, Some(member), offsets).await
+    }
+
+    async fn commit(
+        &self,
+        group: &Arc<str>,
+        member: Option<&GroupIdentity>,
+        offsets: &GroupOffsets,
+    ) -> Result<Each<TopicPartition, ()>, Error> {
         let node = Node::Coordinator(CoordinatorKind::Group, group.clone());
         let connection = self.connection(&node).await?;
         let subject = Subject::Group(group.clone());
-        let build = |version| commit_request(version, group, offsets);
+        let build = |version| commit_request(version, group, member, offsets);
         let answer = self.ask::<OffsetCommitRequest>(&connection, &subject, &build).await?;
         let codes = committed(&answer.response);
         let result = |(topic, partition): &TopicPartition| {
@@ -290,7 +324,12 @@ fn note(
     }
 }
 
-fn commit_request(version: i16, group: &Arc<str>, offsets: &GroupOffsets) -> OffsetCommitRequest {
+fn commit_request(
+    version: i16,
+    group: &Arc<str>,
+    member: Option<&GroupIdentity>,
+    offsets: &GroupOffsets,
+) -> OffsetCommitRequest {
     let mut topics: BTreeMap<&Arc<str>, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
     for ((topic, partition), committed) in offsets {
         let part = OffsetCommitRequestPartition::default()
@@ -303,10 +342,16 @@ fn commit_request(version: i16, group: &Arc<str>, offsets: &GroupOffsets) -> Off
     let topics = topics.into_iter().map(|(topic, partitions)| {
         OffsetCommitRequestTopic::default().with_name(topic_name(topic)).with_partitions(partitions)
     });
-    OffsetCommitRequest::default()
+    let request = OffsetCommitRequest::default()
         .with_group_id(GroupId(string(group)))
-        .with_generation_id_or_member_epoch(-1)
-        .with_topics(topics.collect())
+        .with_generation_id_or_member_epoch(member.map_or(-1, |member| member.generation))
+        .with_topics(topics.collect());
+    let Some(member) = member else { return request };
+    let request = request.with_member_id(string(&member.member_id));
+    match version {
+        7.. => request.with_group_instance_id(member.group_instance_id.as_ref().map(string)),
+        _ => request,
+    }
 }
 
 fn committed(response: &OffsetCommitResponse) -> BTreeMap<(&str, i32), ErrorCode> {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use acls::{AclOperation, AclPattern, AclPermission, TopicAcl};
-pub use group_offsets::{CommittedOffset, GroupOffsets};
+pub use group_offsets::{CommittedOffset, GroupIdentity, GroupOffsets};
 pub use groups::{GroupDescription, GroupMember, ListedGroup};
 pub use log::PartitionLog;
 pub use offsets::{EpochEnd, ListedOffset, OffsetSpec, ProducerState};

@@ -20,7 +20,7 @@ use super::super::cluster::{Cluster, CoordinatorKind, Node, string};
 use super::super::code::ErrorCode;
 use super::super::error::{Error, Subject};
 use super::machine::{Change, JoinReply, Machine, State, Then};
-use super::{Assign, GroupEvent, GroupSettings};
+use super::{Assign, Election, GroupEvent, GroupSettings};
 use crate::net::{self, Connection};
 
 /// What the coordinator may need beyond the rebalance timeout to answer a JoinGroup (`JoinGroupRequest.java`).
@@ -36,30 +36,44 @@ const EVENTS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Membership {
     events: mpsc::Receiver<GroupEvent>,
-    metadata: watch::Sender<Bytes>,
+    offer: watch::Sender<Offer>,
     leave: Option<oneshot::Sender<oneshot::Sender<()>>>,
+}
+
+/// What the member says of itself, and how often it was told to join again.
+#[derive(Clone, Debug)]
+struct Offer {
+    rejoins: u64,
+    metadata: Vec<Bytes>,
 }
 
 impl Membership {
     /// Joins a group, and stays in it over whatever happens until it is left or dropped.
     ///
-    /// `metadata` is what the member says of itself; `assign` is called when it is the leader.
-    pub fn join(cluster: &Cluster, settings: GroupSettings, metadata: Bytes, assign: Assign) -> Membership {
+    /// `metadata` is what the member says of itself under each protocol, in their order; `assign` is called when it is the
+    /// leader.
+    pub fn join(
+        cluster: &Cluster,
+        settings: GroupSettings,
+        metadata: Vec<Bytes>,
+        assign: Assign,
+    ) -> Membership {
         let (report, events) = mpsc::channel(EVENTS_MAX);
-        let (metadata, current) = watch::channel(metadata);
+        let (offer, current) = watch::channel(Offer { rejoins: 0, metadata });
         let (leave, left) = oneshot::channel();
         let driver = Driver {
-            machine: Machine::new(settings.heartbeat_interval),
+            machine: Machine::new(settings.heartbeat_interval, settings.rejoin),
             cluster: cluster.clone(),
             settings,
-            metadata: current,
+            offer: current,
+            rejoins: 0,
             assign,
             report,
             connection: None,
             failures: 0,
         };
         cluster.seam().spawn(driver.run(left));
-        Membership { events, metadata, leave: Some(leave) }
+        Membership { events, offer, leave: Some(leave) }
     }
 
     /// The next thing that happens. Safe to drop and call again.
@@ -68,8 +82,13 @@ impl Membership {
     }
 
     /// What the member says of itself from its next join on.
-    pub fn set_metadata(&self, metadata: Bytes) {
-        self.metadata.send_replace(metadata);
+    pub fn set_metadata(&self, metadata: Vec<Bytes>) {
+        self.offer.send_modify(|offer| offer.metadata = metadata);
+    }
+
+    /// Joins the next generation with new words, whether the coordinator has asked for it or not.
+    pub fn rejoin(&self, metadata: Vec<Bytes>) {
+        self.offer.send_modify(|offer| *offer = Offer { rejoins: offer.rejoins + 1, metadata });
     }
 
     /// Leaves the group, so that the others need not wait for the session timeout.
@@ -88,7 +107,9 @@ struct Driver {
     machine: Machine,
     cluster: Cluster,
     settings: GroupSettings,
-    metadata: watch::Receiver<Bytes>,
+    offer: watch::Receiver<Offer>,
+    /// How many of the owner's wishes to join again are done.
+    rejoins: u64,
     assign: Assign,
     report: mpsc::Sender<GroupEvent>,
     connection: Option<Connection>,
@@ -155,29 +176,44 @@ impl Driver {
     async fn step(&mut self) -> Result<(Option<GroupEvent>, Then), Error> {
         match self.machine.state.clone() {
             State::Outside { member_id } => self.join(&member_id).await,
-            State::Syncing { generation, member_id, members } => {
-                self.sync(generation, member_id, members).await
+            State::Syncing { generation, member_id, protocol, members } => {
+                self.sync(generation, member_id, protocol, members).await
             }
-            State::Stable { generation, member_id, heartbeat_at } => {
-                sleep_until(heartbeat_at).await;
-                self.beat(generation, &member_id).await
+            State::Stable { generation, member_id, heartbeat_at, .. } => {
+                let done = self.rejoins;
+                let told = async { self.offer.wait_for(|offer| offer.rejoins > done).await.is_ok() };
+                tokio::select! {
+                    biased;
+                    true = told => {
+                        self.machine.rejoin();
+                        Ok((None, Then::Go))
+                    }
+                    () = sleep_until(heartbeat_at) => self.beat(generation, &member_id).await,
+                }
             }
         }
     }
 
     async fn join(&mut self, member_id: &Arc<str>) -> Result<(Option<GroupEvent>, Then), Error> {
-        let protocol = JoinGroupRequestProtocol::default()
-            .with_name(string(&self.settings.protocol))
-            .with_metadata(self.metadata.borrow().clone());
+        let Offer { rejoins, metadata } = self.offer.borrow_and_update().clone();
+        self.rejoins = rejoins;
+        let protocols = self.settings.protocols.iter().zip(metadata).map(|(name, metadata)| {
+            JoinGroupRequestProtocol::default().with_name(string(name)).with_metadata(metadata)
+        });
         let request = JoinGroupRequest::default()
             .with_group_id(self.group_id())
             .with_session_timeout_ms(millis(self.settings.session_timeout))
             .with_rebalance_timeout_ms(millis(self.settings.rebalance_timeout))
             .with_member_id(string(member_id))
             .with_protocol_type(string(&self.settings.protocol_type))
-            .with_protocols(vec![protocol]);
+            .with_protocols(protocols.collect());
+        let instance = self.instance();
+        let build = |request: &JoinGroupRequest, version| match version {
+            5.. => request.clone().with_group_instance_id(instance.clone()),
+            _ => request.clone(),
+        };
         let limit = self.settings.rebalance_timeout.max(self.settings.session_timeout) + JOIN_EXTRA;
-        let (response, _) = self.ask(&request, |request, _| request.clone(), limit).await?;
+        let (response, _) = self.ask(&request, build, limit).await?;
         let (change, then) = self.machine.joined(join_reply(&response));
         Ok((self.event::<JoinGroupRequest>(change), then))
     }
@@ -186,10 +222,13 @@ impl Driver {
         &mut self,
         generation: i32,
         member_id: Arc<str>,
+        protocol: Arc<str>,
         members: Option<Vec<(Arc<str>, Bytes)>>,
     ) -> Result<(Option<GroupEvent>, Then), Error> {
         let sent = Instant::now();
-        let assignments = members.map(|members| (self.assign)(generation, &members)).unwrap_or_default();
+        let assignments = members
+            .map(|members| (self.assign)(&Election { generation, protocol: &protocol, members: &members }));
+        let assignments = assignments.unwrap_or_default();
         let assignments = assignments.into_iter().map(|(member, assignment)| {
             SyncGroupRequestAssignment::default().with_member_id(string(&member)).with_assignment(assignment)
         });
@@ -199,14 +238,18 @@ impl Driver {
             .with_member_id(string(&member_id))
             .with_assignments(assignments.collect());
         let protocol_type = string(&self.settings.protocol_type);
-        let protocol = string(&self.settings.protocol);
+        let (protocol_name, instance) = (string(&protocol), self.instance());
         let limit = self.settings.rebalance_timeout.max(self.settings.session_timeout) + JOIN_EXTRA;
-        let build = |request: &SyncGroupRequest, version| match version {
-            5.. => request
-                .clone()
-                .with_protocol_type(Some(protocol_type.clone()))
-                .with_protocol_name(Some(protocol.clone())),
-            _ => request.clone(),
+        let build = |request: &SyncGroupRequest, version| {
+            let request = request.clone();
+            let request =
+                if version >= 3 { request.with_group_instance_id(instance.clone()) } else { request };
+            match version {
+                5.. => request
+                    .with_protocol_type(Some(protocol_type.clone()))
+                    .with_protocol_name(Some(protocol_name.clone())),
+                _ => request,
+            }
         };
         let (response, _) = self.ask(&request, build, limit).await?;
         let code = ErrorCode(response.error_code);
@@ -214,7 +257,7 @@ impl Driver {
         let event = match change {
             Change::Joined(role) => {
                 let assignment = response.assignment;
-                Some(GroupEvent::Joined { generation, member_id, role, assignment, sent })
+                Some(GroupEvent::Joined { generation, member_id, protocol, role, assignment, sent })
             }
             change => self.event::<SyncGroupRequest>(change),
         };
@@ -230,9 +273,13 @@ impl Driver {
             .with_group_id(self.group_id())
             .with_generation_id(generation)
             .with_member_id(string(member_id));
-        let sent = Instant::now();
+        let (sent, instance) = (Instant::now(), self.instance());
+        let build = |request: &HeartbeatRequest, version| match version {
+            3.. => request.clone().with_group_instance_id(instance.clone()),
+            _ => request.clone(),
+        };
         let limit = self.patience();
-        let (response, _) = self.ask(&request, |request, _| request.clone(), limit).await?;
+        let (response, _) = self.ask(&request, build, limit).await?;
         let (change, then) = self.machine.heartbeat(ErrorCode(response.error_code), sent);
         let event = match change {
             Change::Heard => Some(GroupEvent::Heard { sent }),
@@ -244,7 +291,8 @@ impl Driver {
     async fn leave(&mut self) {
         let member_id = self.machine.member_id().clone();
         self.connection = None;
-        if member_id.is_empty() {
+        // A static member keeps its place for whoever comes back under its name.
+        if member_id.is_empty() || self.settings.group_instance_id.is_some() {
             return;
         }
         let group = self.settings.group_id.clone();
@@ -318,6 +366,10 @@ impl Driver {
         }
     }
 
+    fn instance(&self) -> Option<StrBytes> {
+        self.settings.group_instance_id.as_ref().map(string)
+    }
+
     fn group_id(&self) -> GroupId {
         GroupId(string(&self.settings.group_id))
     }
@@ -326,11 +378,14 @@ impl Driver {
 fn join_reply(response: &JoinGroupResponse) -> JoinReply {
     let text = |text: &StrBytes| Arc::<str>::from(text.as_str());
     let members = response.members.iter();
+    // A static leader that came back is to leave the assignment as it is (KIP-814).
+    let leader = if response.skip_assignment { Arc::from("") } else { text(&response.leader) };
     JoinReply {
         code: ErrorCode(response.error_code),
         generation: response.generation_id,
         member_id: text(&response.member_id),
-        leader: text(&response.leader),
+        leader,
+        protocol: response.protocol_name.as_ref().map_or_else(|| Arc::from(""), text),
         members: members.map(|member| (text(&member.member_id), member.metadata.clone())).collect(),
     }
 }

@@ -7,6 +7,9 @@
 //!      │     same member id
 //!      └──── UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: without an id; ILLEGAL_GENERATION: with it. Either is a loss
 //! ```
+//! A member that joins again only when it is told stays Stable through REBALANCE_IN_PROGRESS and goes on beating: the
+//! coordinator counts it as alive until the rebalance timeout.
+//!
 //! The codes are those of `AbstractCoordinator.java`. A coordinator that moved, loads, or cannot be reached changes no
 //! state: it keeps the members of its group in its log.
 
@@ -18,6 +21,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::super::code::ErrorCode;
+use super::Rejoin;
 
 /// Why we are no member any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,7 @@ pub enum Role {
 #[derive(Debug)]
 pub(super) struct Machine {
     heartbeat_interval: Duration,
+    rejoin: Rejoin,
     pub(super) state: State,
 }
 
@@ -61,9 +66,14 @@ pub(super) enum State {
     /// Not in a generation; the member id is empty until the coordinator gave one.
     Outside { member_id: Arc<str> },
     /// In a generation whose leader has not spoken. The leader knows the members.
-    Syncing { generation: i32, member_id: Arc<str>, members: Option<Vec<(Arc<str>, Bytes)>> },
-    /// In a generation.
-    Stable { generation: i32, member_id: Arc<str>, heartbeat_at: Instant },
+    Syncing {
+        generation: i32,
+        member_id: Arc<str>,
+        protocol: Arc<str>,
+        members: Option<Vec<(Arc<str>, Bytes)>>,
+    },
+    /// In a generation; `asked` when the coordinator wants it to join the next one.
+    Stable { generation: i32, member_id: Arc<str>, heartbeat_at: Instant, asked: bool },
 }
 
 /// A reply to JoinGroup.
@@ -73,6 +83,7 @@ pub(super) struct JoinReply {
     pub(super) generation: i32,
     pub(super) member_id: Arc<str>,
     pub(super) leader: Arc<str>,
+    pub(super) protocol: Arc<str>,
     pub(super) members: Vec<(Arc<str>, Bytes)>,
 }
 
@@ -100,8 +111,15 @@ pub(super) enum Then {
 }
 
 impl Machine {
-    pub(super) fn new(heartbeat_interval: Duration) -> Machine {
-        Machine { heartbeat_interval, state: State::Outside { member_id: Arc::from("") } }
+    pub(super) fn new(heartbeat_interval: Duration, rejoin: Rejoin) -> Machine {
+        Machine { heartbeat_interval, rejoin, state: State::Outside { member_id: Arc::from("") } }
+    }
+
+    /// The owner has given up what it had to: a member of a generation joins the next one.
+    pub(super) fn rejoin(&mut self) {
+        if let State::Stable { member_id, .. } = &self.state {
+            self.state = State::Outside { member_id: member_id.clone() };
+        }
     }
 
     pub(super) fn member_id(&self) -> &Arc<str> {
@@ -120,6 +138,7 @@ impl Machine {
                 self.state = State::Syncing {
                     generation: reply.generation,
                     member_id: reply.member_id,
+                    protocol: reply.protocol,
                     members: is_leader.then_some(reply.members),
                 };
                 (Change::Nothing, Then::Go)
@@ -134,7 +153,7 @@ impl Machine {
 
     /// The reply to SyncGroup.
     pub(super) fn synced(&mut self, code: ErrorCode, now: Instant) -> (Change, Then) {
-        let State::Syncing { generation, member_id, members } = &self.state else {
+        let State::Syncing { generation, member_id, members, .. } = &self.state else {
             return (Change::Nothing, Then::Go);
         };
         if code != ErrorCode::NONE {
@@ -142,7 +161,8 @@ impl Machine {
         }
         let role = if members.is_some() { Role::Leader } else { Role::Follower };
         let heartbeat_at = now + self.heartbeat_interval;
-        self.state = State::Stable { generation: *generation, member_id: member_id.clone(), heartbeat_at };
+        let (generation, member_id) = (*generation, member_id.clone());
+        self.state = State::Stable { generation, member_id, heartbeat_at, asked: false };
         (Change::Joined(role), Then::Go)
     }
 
@@ -167,6 +187,7 @@ impl Machine {
     fn refused(&mut self, code: ErrorCode) -> (Change, Then) {
         let was_member = !matches!(self.state, State::Outside { .. });
         match code {
+            ErrorCode::REBALANCE_IN_PROGRESS if self.rejoin == Rejoin::WhenTold => self.asked_to_rejoin(),
             ErrorCode::REBALANCE_IN_PROGRESS => {
                 self.leave_for(self.member_id().clone());
                 let change = if was_member { Change::Rebalancing } else { Change::Nothing };
@@ -182,6 +203,21 @@ impl Machine {
                 (Change::Refused(code), self.disconnected())
             }
             code => (Change::Refused(code), Then::Backoff),
+        }
+    }
+
+    /// A generation that has not begun is joined anew at once; in one that has, the owner says when.
+    fn asked_to_rejoin(&mut self) -> (Change, Then) {
+        match &mut self.state {
+            State::Stable { asked, .. } => {
+                let is_news = !std::mem::replace(asked, true);
+                (if is_news { Change::Rebalancing } else { Change::Heard }, Then::Go)
+            }
+            State::Syncing { member_id, .. } => {
+                self.state = State::Outside { member_id: member_id.clone() };
+                (Change::Nothing, Then::Go)
+            }
+            State::Outside { .. } => (Change::Nothing, Then::Backoff),
         }
     }
 
@@ -209,11 +245,18 @@ mod tests {
 
     fn reply(code: ErrorCode, member_id: &str) -> JoinReply {
         let members = vec![("m".into(), Bytes::from_static(b"x"))];
-        JoinReply { code, generation: 7, member_id: member_id.into(), leader: "m".into(), members }
+        JoinReply {
+            code,
+            generation: 7,
+            member_id: member_id.into(),
+            leader: "m".into(),
+            protocol: "p".into(),
+            members,
+        }
     }
 
     fn stable(now: Instant) -> Machine {
-        let mut machine = Machine::new(INTERVAL);
+        let mut machine = Machine::new(INTERVAL, Rejoin::AtOnce);
         assert_eq!(machine.joined(reply(ErrorCode::MEMBER_ID_REQUIRED, "m")), (Change::Nothing, Then::Go));
         assert_eq!(machine.state, outside("m"));
         assert_eq!(machine.joined(reply(ErrorCode::NONE, "m")), (Change::Nothing, Then::Go));
@@ -225,7 +268,8 @@ mod tests {
     async fn a_member_joins_syncs_and_beats() {
         let now = Instant::now();
         let mut machine = stable(now);
-        let at = |heartbeat_at| State::Stable { generation: 7, member_id: "m".into(), heartbeat_at };
+        let at =
+            |heartbeat_at| State::Stable { generation: 7, member_id: "m".into(), heartbeat_at, asked: false };
         assert_eq!(machine.state, at(now + INTERVAL));
         let sent = now + INTERVAL;
         assert_eq!(machine.heartbeat(ErrorCode::NONE, sent), (Change::Heard, Then::Go));
@@ -234,7 +278,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_not_the_leader_follows_and_knows_no_members() {
-        let mut machine = Machine::new(INTERVAL);
+        let mut machine = Machine::new(INTERVAL, Rejoin::AtOnce);
         machine.joined(reply(ErrorCode::NONE, "n"));
         assert!(matches!(&machine.state, State::Syncing { members: None, .. }));
         assert_eq!(machine.synced(ErrorCode::NONE, Instant::now()).0, Change::Joined(Role::Follower));
@@ -271,21 +315,38 @@ mod tests {
             ("", 16, Change::Refused(ErrorCode(16)), Then::FindCoordinator, ""),
             ("", 999, Change::Refused(ErrorCode(999)), Then::Backoff, ""),
         ] {
-            let mut machine = Machine { heartbeat_interval: INTERVAL, state: outside(id) };
+            let mut machine =
+                Machine { heartbeat_interval: INTERVAL, rejoin: Rejoin::AtOnce, state: outside(id) };
             assert_eq!(machine.joined(reply(ErrorCode(code), "new")), (change, then), "{id} {code}");
             assert_eq!(machine.state, outside(after), "{id} {code}");
         }
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_joins_when_told_beats_through_a_rebalance() {
+        let now = Instant::now();
+        let mut machine = stable(now);
+        machine.rejoin = Rejoin::WhenTold;
+        let rebalance = ErrorCode::REBALANCE_IN_PROGRESS;
+        assert_eq!(machine.heartbeat(rebalance, now), (Change::Rebalancing, Then::Go));
+        assert_eq!(machine.heartbeat(rebalance, now), (Change::Heard, Then::Go), "told once");
+        assert!(matches!(machine.state, State::Stable { asked: true, .. }));
+        machine.rejoin();
+        assert_eq!(machine.state, outside("m"));
+        machine.joined(reply(ErrorCode::NONE, "m"));
+        assert_eq!(machine.synced(rebalance, now), (Change::Nothing, Then::Go), "nothing was given yet");
+        assert_eq!(machine.state, outside("m"));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_sync_that_is_refused_or_lost_joins_again() {
         for code in [27, 22] {
-            let mut machine = Machine::new(INTERVAL);
+            let mut machine = Machine::new(INTERVAL, Rejoin::AtOnce);
             machine.joined(reply(ErrorCode::NONE, "m"));
             machine.synced(ErrorCode(code), Instant::now());
             assert_eq!(machine.state, outside("m"));
         }
-        let mut machine = Machine::new(INTERVAL);
+        let mut machine = Machine::new(INTERVAL, Rejoin::AtOnce);
         machine.joined(reply(ErrorCode::NONE, "m"));
         assert_eq!(machine.disconnected(), Then::FindCoordinator);
         assert_eq!(machine.state, outside("m"));

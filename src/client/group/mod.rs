@@ -28,18 +28,42 @@ pub struct GroupSettings {
     pub group_id: Arc<str>,
     /// The protocol type; members of another one keep us out.
     pub protocol_type: Arc<str>,
-    /// The only protocol that we offer.
-    pub protocol: Arc<str>,
+    /// `group.instance.id`: a member that comes back under it takes its place again (KIP-345).
+    pub group_instance_id: Option<Arc<str>>,
+    /// The protocols that we offer, the best first; all members must have one in common.
+    pub protocols: Vec<Arc<str>>,
     /// `session.timeout.ms`: silence after which the coordinator gives the member up.
     pub session_timeout: Duration,
     /// `max.poll.interval.ms`: how long the coordinator waits for members to join again.
     pub rebalance_timeout: Duration,
     /// `heartbeat.interval.ms`.
     pub heartbeat_interval: Duration,
+    /// When it joins again after the coordinator has asked for it.
+    pub rejoin: Rejoin,
 }
 
-/// What a group's leader does: from the generation and the members with their metadata, an assignment for each.
-pub type Assign = Box<dyn FnMut(i32, &[(Arc<str>, Bytes)]) -> Vec<(Arc<str>, Bytes)> + Send>;
+/// When a member joins a rebalance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejoin {
+    /// At once.
+    AtOnce,
+    /// When its owner says so ([`Membership::rejoin`]), who has to give something up first. It beats meanwhile.
+    WhenTold,
+}
+
+/// What a group's leader is told when it has to assign.
+#[derive(Clone, Copy, Debug)]
+pub struct Election<'a> {
+    /// The generation.
+    pub generation: i32,
+    /// The protocol that the group has chosen.
+    pub protocol: &'a Arc<str>,
+    /// The members with what they say of themselves under that protocol.
+    pub members: &'a [(Arc<str>, Bytes)],
+}
+
+/// What a group's leader does: an assignment for each member.
+pub type Assign = Box<dyn FnMut(&Election<'_>) -> Vec<(Arc<str>, Bytes)> + Send>;
 
 /// What happens to a member.
 #[derive(Clone, Debug)]
@@ -50,6 +74,8 @@ pub enum GroupEvent {
         generation: i32,
         /// Our member id.
         member_id: Arc<str>,
+        /// The protocol that the group has chosen; empty where the coordinator does not tell.
+        protocol: Arc<str>,
         /// Whether we are its leader.
         role: Role,
         /// What the leader gave us; empty for nothing.
@@ -62,7 +88,7 @@ pub enum GroupEvent {
         /// When the heartbeat was sent.
         sent: Instant,
     },
-    /// Members come or go: we join again, and keep what we have until the next `Joined`.
+    /// Members come or go: we join again, at once or when told ([`Rejoin`]), and keep what we have until the next `Joined`.
     Rebalancing,
     /// We are no member any more, and join anew; others may have been given what we had.
     Lost {

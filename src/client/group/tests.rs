@@ -1,7 +1,7 @@
 //! Members against embedded brokers, on the simulated network.
 
 use super::super::super::{GroupDescription, HostPort, Settings};
-use super::super::Role;
+use super::super::{Rejoin, Role};
 use super::*;
 use crate::broker::{self, Effect, EmbeddedCluster, FaultRule, When};
 use crate::client::LostReason;
@@ -56,16 +56,19 @@ fn settings(protocol_type: &str) -> GroupSettings {
     GroupSettings {
         group_id: "g".into(),
         protocol_type: protocol_type.into(),
-        protocol: "p".into(),
+        group_instance_id: None,
+        protocols: vec!["p".into()],
         session_timeout: SESSION,
         rebalance_timeout: SESSION,
         heartbeat_interval: Duration::from_secs(3),
+        rejoin: Rejoin::AtOnce,
     }
 }
 
 /// Tells every member who has come, by their metadata.
 fn everybody() -> Assign {
-    Box::new(|_, members| {
+    Box::new(|election| {
+        let members = election.members;
         let names: Vec<&[u8]> = members.iter().map(|(_, metadata)| &metadata[..]).collect();
         let mut names =
             names.into_iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>();
@@ -76,7 +79,7 @@ fn everybody() -> Assign {
 }
 
 fn join(cluster: &Cluster, name: &'static str) -> Membership {
-    Membership::join(cluster, settings("kmirror"), Bytes::from_static(name.as_bytes()), everybody())
+    Membership::join(cluster, settings("kmirror"), vec![Bytes::from_static(name.as_bytes())], everybody())
 }
 
 /// The next event; a member always beats, or tells why it cannot.
@@ -236,7 +239,7 @@ async fn heartbeats_tell_what_was_lost() {
 async fn another_protocol_type_keeps_us_out_and_it_is_told() {
     let world = world().await;
     let (a, b) = (world.cluster("a"), world.cluster("b"));
-    let mut other = Membership::join(&a, settings("connect"), Bytes::new(), everybody());
+    let mut other = Membership::join(&a, settings("connect"), vec![Bytes::new()], everybody());
     joined(&mut other).await;
     let mut member = join(&b, "b");
     let event = next(&mut member).await;
@@ -259,7 +262,7 @@ async fn new_metadata_counts_from_the_next_join() {
     let (a, b) = (world.cluster("a"), world.cluster("b"));
     let mut first = join(&a, "a");
     joined(&mut first).await;
-    first.set_metadata(Bytes::from_static(b"holder"));
+    first.set_metadata(vec![Bytes::from_static(b"holder")]);
     let _second = join(&b, "b");
     until(&mut first, "b+holder").await;
 }
@@ -273,4 +276,35 @@ async fn a_dropped_member_is_gone_after_its_session() {
     drop(member);
     tokio::time::sleep(SESSION + Duration::from_secs(1)).await;
     assert_eq!(describe(&a).await.members.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_joins_when_told_keeps_its_place_until_then() {
+    let world = world().await;
+    let (a, b) = (world.cluster("a"), world.cluster("b"));
+    let slow = GroupSettings {
+        rejoin: Rejoin::WhenTold,
+        rebalance_timeout: Duration::from_secs(60),
+        ..settings("kmirror")
+    };
+    let words = |text: &'static str| vec![Bytes::from_static(text.as_bytes())];
+    let mut first = Membership::join(&a, slow, words("a"), everybody());
+    joined(&mut first).await;
+    let mut second = join(&b, "b");
+    loop {
+        match next(&mut first).await {
+            GroupEvent::Rebalancing => break,
+            GroupEvent::Heard { .. } => {}
+            event => panic!("{event:?}"),
+        }
+    }
+    // Longer than a session: its heartbeats keep it.
+    let asked = Instant::now();
+    while asked.elapsed() < SESSION * 2 {
+        let event = next(&mut first).await;
+        assert!(matches!(event, GroupEvent::Heard { .. }), "{event:?}");
+    }
+    first.rejoin(words("c"));
+    until(&mut first, "b+c").await;
+    until(&mut second, "b+c").await;
 }

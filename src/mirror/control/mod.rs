@@ -8,12 +8,15 @@
 //!     ─► (TopicReady | TopicFailed | TopicGone | Discovered)*  ─► Revoked ─► State(Standby) ─► Granted ─► …
 //! State(Failed) and State(Stopped) are the last event.
 //! ```
-//! `Waiting` stands between any two of them.
+//! `Waiting` stands between any two of them, and `Release` wherever the source's group says so (`mirror::member`): there the
+//! partitions of this process are those that the group has given it, and only these get starts.
 //! Nothing may be written to the target before `Granted` nor after `Revoked`, but for what is on the wire already.
 //! Everything that a `TopicReady` said is void after `Revoked`; the next `Granted` says it all again.
 //! Rounds are level-triggered: each compares what both clusters say, and the next one repairs what one could not do.
 
+mod membership;
 mod orders;
+mod partitions;
 mod registry;
 mod reign;
 mod resolve;
@@ -22,9 +25,11 @@ mod starts;
 mod task;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::plan::TargetLimits;
@@ -50,6 +55,16 @@ pub enum ControlEvent {
     Revoked {
         /// Why.
         reason: String,
+    },
+    /// These partitions go to another member of the source's group: bring what is in flight to its end, store how far they
+    /// are, and copy no more of them until they get a new start.
+    Release {
+        /// Which, at the source.
+        partitions: BTreeSet<TopicPartition>,
+        /// How long that may take.
+        within: Duration,
+        /// To be told when it is done.
+        done: oneshot::Sender<Released>,
     },
     /// A topic can be replicated, or something about it has changed.
     TopicReady(TopicReady),
@@ -88,6 +103,15 @@ pub enum ControlEvent {
         /// Partitions that have no start yet, because their leader could not be asked.
         pending: usize,
     },
+}
+
+/// Partitions were given up.
+#[derive(Debug, Default)]
+pub struct Released {
+    /// Batches of them that may be on the target and are not acknowledged.
+    pub in_doubt: usize,
+    /// Why their positions could not be stored.
+    pub trouble: Option<String>,
 }
 
 /// The right to write, with what is remembered.

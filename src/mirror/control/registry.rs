@@ -171,6 +171,13 @@ impl Registry {
         true
     }
 
+    /// Only these partitions are ours to start.
+    pub(super) fn keep_unstarted(&mut self, is_ours: impl Fn(&TopicPartition) -> bool) {
+        for (topic, entry) in &mut self.topics {
+            entry.unstarted.retain(|&index| is_ours(&TopicPartition::new(topic.clone(), index)));
+        }
+    }
+
     /// A partition has its start.
     pub(super) fn started(&mut self, partition: &TopicPartition) {
         if let Some(entry) = self.topics.get_mut(&partition.topic) {

@@ -12,12 +12,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::partitions::{Partitions, partitions_change};
 use super::registry::Registry;
 use super::round::look_ahead;
 use super::task::{End, Flow, Mailbox};
 use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Granted};
 use crate::client::{Error, ErrorCode, Topics as Asked};
+use crate::mirror::member::MemberWatch;
 use crate::mirror::plan::TargetLimits;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::Position;
@@ -49,6 +51,8 @@ pub(super) struct Reign {
     pub(super) warned_of_factor: bool,
     /// Topics were created that do not show in the metadata yet.
     pub(super) unshown: bool,
+    /// Whose member we are, where a group says which partitions are ours.
+    pub(super) member: Option<Partitions>,
     store_task: Option<JoinHandle<()>>,
     sync_task: Option<JoinHandle<()>>,
     /// Rounds in a row that left a partition without a start, or refreshes that failed.
@@ -80,10 +84,17 @@ impl Reign {
             told: None,
             warned_of_factor: false,
             unshown: false,
+            member: None,
             store_task: None,
             sync_task: None,
             failures: 0,
         }
+    }
+
+    /// Over those partitions alone that a group gives us, and with its offsets as the positions.
+    pub(super) fn within(mut self, group: Arc<str>, watch: MemberWatch) -> Reign {
+        self.member = Some(Partitions { group, watch, reader: None, known: Arc::default() });
+        self
     }
 
     /// Stops storing. The handles that the owner has answer that the flow was given up.
@@ -176,6 +187,7 @@ impl Reign {
                     Ok(()) => self.failures = 0,
                     Err(_) => return End::Stopped,
                 },
+                () = partitions_change(&mut self.member) => self.failures = 0,
                 () = sleep_until_some(wake_at) => {}
             }
         }
@@ -209,6 +221,13 @@ impl Reign {
     /// Opens the memory, however long the target takes.
     async fn open_store(&mut self, trouble: &watch::Sender<Option<String>>) -> Result<PositionStore, End> {
         let flow = self.flow.clone();
+        if let Some(member) = &mut self.member {
+            let (store, owner) = member.open(&flow);
+            let granted = Granted { store: store.clone(), producer: None, gaps: Vec::new() };
+            self.store_task = Some(flow.seam.spawn(owner.run()));
+            flow.tell(ControlEvent::Granted(granted)).await;
+            return Ok(store);
+        }
         shut_out_mirror_maker(&flow).await?;
         let mut failures = 0;
         let (store, owner) = loop {

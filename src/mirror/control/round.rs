@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use super::partitions::Partitions;
 use super::registry::Round;
 use super::reign::{Beginning, Reign, refresh};
 use super::resolve::{Resolved, Wanted, resolve};
 use super::task::{End, Flow};
 use super::{ControlEvent, PartitionStart, TopicReady, TopicRef};
-use crate::client::ClusterView;
+use crate::client::{ClusterView, GroupOffsets};
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::{FlowStart, StateRecord};
 use crate::mirror::state::{PositionStore, Standing, StoreError, TopicPartition};
@@ -103,6 +104,10 @@ impl Reign {
 
     /// Decides the starts of all partitions that need one and can be asked, and stores what has to be stored first.
     async fn find_starts(&mut self, store: &PositionStore) -> Result<Starts, End> {
+        if let Some(member) = &mut self.member {
+            member.mark(&mut self.registry);
+        }
+        let Some(committed) = self.recall(store).await? else { return Ok(Starts::new()) };
         let wanted: Vec<Wanted> = self
             .registry
             .unstarted()
@@ -115,12 +120,17 @@ impl Reign {
                     Some(&position) => Standing::Pair(position),
                     None => store.standing(&partition),
                 };
-                let phase = self.phase(&partition);
+                let phase = self.phase(&partition, &committed);
                 (partition, source, remote, standing, phase)
             })
             .collect();
         let Resolved { starts, records } = resolve(&self.flow, wanted).await;
-        save(store, records).await?;
+        match save(store, records).await {
+            Ok(()) => {}
+            // The group rebalances: what is ours then is started then.
+            Err(SaveError::Later) => return Ok(Starts::new()),
+            Err(SaveError::End(end)) => return Err(end),
+        }
         let mut by_topic = Starts::new();
         for (partition, start) in starts {
             self.registry.started(&partition);
@@ -130,7 +140,34 @@ impl Reign {
         Ok(by_topic)
     }
 
-    fn phase(&self, partition: &TopicPartition) -> Phase {
+    /// What the group has committed, taken into the store; `None` when it cannot be asked now.
+    async fn recall(&self, store: &PositionStore) -> Result<Option<GroupOffsets>, End> {
+        let Some(member) = &self.member else { return Ok(Some(GroupOffsets::new())) };
+        let partitions: Vec<TopicPartition> = self
+            .registry
+            .unstarted()
+            .flat_map(|(source, _, partitions)| {
+                partitions.iter().map(|&index| TopicPartition::new(source.name.clone(), index))
+            })
+            .filter(|partition| !self.positions.contains_key(partition))
+            .collect();
+        if partitions.is_empty() {
+            return Ok(Some(GroupOffsets::new()));
+        }
+        match member.recall(store, &partitions).await {
+            Ok(committed) => Ok(Some(committed)),
+            Err(error) if error.is_retriable() => {
+                tracing::warn!(target: "kmirror::control", flow = %self.flow.name(), error = %error.chain(), "the group's offsets cannot be read yet");
+                Ok(None)
+            }
+            Err(error) => Err(End::Failed(error.chain())),
+        }
+    }
+
+    fn phase(&self, partition: &TopicPartition, committed: &GroupOffsets) -> Phase {
+        if self.member.is_some() {
+            return Partitions::phase(partition, committed);
+        }
         match &self.beginning {
             Some(Beginning { phase, partitions: Some(first), .. }) if first.contains(partition) => *phase,
             _ => Phase::Later,
@@ -140,11 +177,16 @@ impl Reign {
     async fn tell_ready(&self, topics: BTreeSet<Arc<str>>, mut starts: Starts) {
         for topic in topics {
             let Some((source, remote)) = self.registry.topic(&topic) else { continue };
+            let mut starts = starts.remove(&topic).unwrap_or_default();
+            // Nothing may come between this look and the word to the owner.
+            if let Some(member) = &self.member {
+                starts.retain(|&index, _| member.is_still(&TopicPartition::new(topic.clone(), index)));
+            }
             let ready = TopicReady {
                 source: source.clone(),
                 remote: remote.clone(),
                 limits: self.limits.get(&remote.name).copied().unwrap_or_default(),
-                starts: starts.remove(&topic).unwrap_or_default(),
+                starts,
             };
             self.flow.tell(ControlEvent::TopicReady(ready)).await;
         }
@@ -230,7 +272,11 @@ impl Reign {
             source_cluster_id: id(self.flow.source.view()),
             target_cluster_id: id(self.flow.target.view()),
         };
-        save(store, vec![StateRecord::FlowStart(start)]).await?;
+        match save(store, vec![StateRecord::FlowStart(start)]).await {
+            Ok(()) => {}
+            Err(SaveError::Later) => return Ok(()),
+            Err(SaveError::End(end)) => return Err(end),
+        }
         if let Some(beginning) = &mut self.beginning {
             beginning.is_stored = true;
         }
@@ -296,10 +342,19 @@ fn cut(create: &mut Vec<TopicDiff>) -> bool {
     is_cut
 }
 
-async fn save(store: &PositionStore, records: Vec<StateRecord>) -> Result<(), End> {
+/// Why something was not stored.
+enum SaveError {
+    /// It can be later.
+    Later,
+    /// It never can.
+    End(End),
+}
+
+async fn save(store: &PositionStore, records: Vec<StateRecord>) -> Result<(), SaveError> {
     match store.save(records).await {
         Ok(()) => Ok(()),
-        Err(StoreError::Closed) => Err(End::Stopped),
-        Err(error @ StoreError::Refused { .. }) => Err(End::Failed(error.to_string())),
+        Err(StoreError::Later { .. }) => Err(SaveError::Later),
+        Err(StoreError::Closed) => Err(SaveError::End(End::Stopped)),
+        Err(error @ StoreError::Refused { .. }) => Err(SaveError::End(End::Failed(error.to_string()))),
     }
 }

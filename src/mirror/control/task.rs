@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use super::membership::join_and_reign;
 use super::reign::Reign;
 use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Orders};
@@ -62,7 +63,7 @@ pub(super) struct Flow {
     pub(super) settings: Arc<FlowSettings>,
     pub(super) source: Cluster,
     pub(super) target: Cluster,
-    events: mpsc::Sender<ControlEvent>,
+    pub(super) events: mpsc::Sender<ControlEvent>,
 }
 
 /// The owner's commands, so that a stop is heard whatever else goes on.
@@ -117,8 +118,13 @@ impl Mailbox {
         }
     }
 
+    /// Whether it was told to stop, and that what was sent may still arrive.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
+    }
+
     /// Forgets what was said before: it belongs to an earlier reign.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         (self.restarts, self.discover) = (BTreeMap::new(), false);
     }
 }
@@ -193,22 +199,32 @@ async fn live(flow: Flow, mut mailbox: Mailbox, takeover_timeout: Duration) {
     flow.state(FlowState::Starting).await;
     // It is dialled while the target is asked.
     flow.source.request_refresh_of(Topics::Named(Vec::new()));
-    let mut end = wait_for_mirror_maker(&flow, &mut mailbox, takeover_timeout).await;
-    if end.is_none() {
-        end = wait_for_source(&flow, &mut mailbox).await;
-    }
-    if end.is_none() {
-        end = stand_while_paused(&flow, &mut mailbox).await;
-    }
-    let end = match end {
-        Some(end) => end,
-        None => seek_and_reign(&flow, &mut mailbox).await,
+    let end = match flow.settings.group.clone() {
+        Some(group) => match wait_for_source(&flow, &mut mailbox).await {
+            Some(end) => end,
+            None => join_and_reign(&flow, &group, &mut mailbox).await,
+        },
+        None => succeed(&flow, &mut mailbox, takeover_timeout).await,
     };
     flow.state(match end {
         End::Stopped => FlowState::Stopped,
         End::Failed(reason) => FlowState::Failed(reason),
     })
     .await;
+}
+
+/// What MirrorMaker 2 did goes on here, once it is gone.
+async fn succeed(flow: &Flow, mailbox: &mut Mailbox, takeover_timeout: Duration) -> End {
+    if let Some(end) = wait_for_mirror_maker(flow, mailbox, takeover_timeout).await {
+        return end;
+    }
+    if let Some(end) = wait_for_source(flow, mailbox).await {
+        return end;
+    }
+    if let Some(end) = stand_while_paused(flow, mailbox).await {
+        return end;
+    }
+    seek_and_reign(flow, mailbox).await
 }
 
 async fn wait_for_mirror_maker(
@@ -376,8 +392,11 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
     end
 }
 
-enum Outcome {
+/// What ends a reign.
+pub(super) enum Outcome {
+    /// Somebody else has the right to write now.
     Lost(String),
+    /// It did by itself.
     Ended(End),
 }
 

@@ -10,6 +10,7 @@
 //! - `remedy`: what follows a failure, `inquiry`: what only the target's log can tell;
 //! - `regulate`: back-pressure;
 //! - `starts`: where partitions start, and topics that are created anew;
+//! - `release`: partitions that somebody else is to copy;
 //! - `table`: the rows that all of these work on, `command`: the words between the engine and its owner.
 
 mod backlog;
@@ -21,6 +22,7 @@ mod join;
 mod mapping;
 mod outlet;
 mod regulate;
+mod release;
 mod remedy;
 mod report;
 mod round_trip;
@@ -149,6 +151,7 @@ impl Engine {
             leader: None,
             fetch_generation: 0,
             window_generation: 0,
+            void_generation: 0,
             window: Window::new(0, None),
             state: SourceState::Unlocated,
             filter: None,

@@ -379,6 +379,10 @@ impl Engine {
         self.leave_session(key);
         let retry_ms = retry.map(|delay| self.now_ms + delay.as_millis() as i64);
         let source = &mut self.sources[key.0 as usize];
+        // What is left of it is no matter of ours any more.
+        if matches!(source.state, SourceState::Released) {
+            return;
+        }
         source.state = SourceState::Stopped(Stopped {
             reason,
             message: message.clone(),
@@ -399,6 +403,10 @@ impl Engine {
 
     /// Stops a source partition for a reason that its owner found.
     pub fn stop(&mut self, key: PartitionKey, reason: &'static str, message: String) {
+        let source = &mut self.sources[key.0 as usize];
+        if matches!(source.state, SourceState::Released) {
+            source.state = SourceState::Unlocated;
+        }
         self.stop_source(key, reason, message, None);
     }
 

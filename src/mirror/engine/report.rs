@@ -51,12 +51,13 @@ impl Source {
     /// Whether it has started, and its position speaks of a log that is known. One that was stopped before its start has
     /// none: what is stored of it must stay.
     pub(super) fn has_position(&self) -> bool {
-        self.window_generation > 0 && !matches!(self.state, SourceState::Unlocated)
+        let is_elsewhere = matches!(self.state, SourceState::Unlocated | SourceState::Released);
+        self.window_generation > self.void_generation && !is_elsewhere
     }
 
     fn is_unwatched(&self) -> bool {
         match &self.state {
-            SourceState::Fetching(_) => false,
+            SourceState::Fetching(_) | SourceState::Released => false,
             SourceState::Stopped(stopped) => stopped.reason != TOPIC_GONE,
             _ => true,
         }
@@ -103,7 +104,7 @@ impl Engine {
     /// How far a partition is, also while its place in the source's log is looked for.
     pub fn position_at(&self, key: PartitionKey) -> Option<Position> {
         let source = self.sources.get(key.0 as usize)?;
-        (source.window_generation > 0).then(|| self.position_of(source))
+        (source.window_generation > source.void_generation).then(|| self.position_of(source))
     }
 
     /// Batches that were sent and that the target may have, or may still get, without our knowing.
@@ -131,58 +132,53 @@ impl Engine {
         }
     }
 
-    /// All partitions, by (source topic, partition).
+    /// All partitions but those that somebody else copies, by (source topic, partition).
     pub fn partitions(&self) -> BTreeMap<(Arc<str>, i32), PartitionStatus> {
-        self.sources
-            .iter()
-            .map(|source| {
-                let target = &self.targets[source.target.0 as usize];
-                let started = source.has_position();
-                let stopped = match &source.state {
-                    SourceState::Stopped(stopped) => Some(stopped.clone()),
-                    _ => target.stopped.clone(),
-                };
-                let committed = self.settings.isolation_level == IsolationLevel::ReadCommitted;
-                let status = PartitionStatus {
-                    remote_topic: self.topics[target.topic].name.clone(),
-                    phase: match source.state {
-                        SourceState::Unlocated => "unlocated",
-                        SourceState::Waiting => "waiting",
-                        SourceState::Fetching(_) => "fetching",
-                        SourceState::Held => "held",
-                        SourceState::Stopped(_) => "stopped",
-                    },
-                    queued_batches: target.queue.len() as u64,
-                    unacknowledged_batches: target
-                        .append
-                        .as_ref()
-                        .map_or(0, |append| append.unacked() as u64),
-                    stopped,
-                    position: started.then(|| source.window.position()),
-                    downstream: source.window.downstream(),
-                    end_at_start: source.end_at_start,
-                    high_watermark: source.watermarks.map(|watermarks| watermarks.high),
-                    last_stable_offset: source
-                        .watermarks
-                        .filter(|_| committed)
-                        .map(|watermarks| watermarks.last_stable),
-                    log_start_offset: source.watermarks.map(|watermarks| watermarks.log_start),
-                    blocked_by_transaction_since_ms: source.blocked_since_ms,
-                    replicated_timestamp_ms: source.replicated_timestamp_ms,
-                    lag_ms: started
-                        .then(|| source.lag_ms(self.settings.isolation_level, self.now_ms))
-                        .flatten(),
-                    backlog_offsets: (source.window.next_offset() - source.window.position()).unsigned_abs(),
-                    backlog_bytes: source.window.bytes() as u64,
-                    traffic: source
-                        .traffic
-                        .as_ref()
-                        .map_or(TrafficStatus::default(), |traffic| traffic.status(self.now_ms)),
-                    counters: source.counters,
-                };
-                ((source.topic.clone(), source.partition), status)
-            })
-            .collect()
+        let here = self.sources.iter().filter(|source| !matches!(source.state, SourceState::Released));
+        here.map(|source| {
+            let target = &self.targets[source.target.0 as usize];
+            let started = source.has_position();
+            let stopped = match &source.state {
+                SourceState::Stopped(stopped) => Some(stopped.clone()),
+                _ => target.stopped.clone(),
+            };
+            let committed = self.settings.isolation_level == IsolationLevel::ReadCommitted;
+            let status = PartitionStatus {
+                remote_topic: self.topics[target.topic].name.clone(),
+                phase: match source.state {
+                    SourceState::Unlocated => "unlocated",
+                    SourceState::Waiting => "waiting",
+                    SourceState::Fetching(_) => "fetching",
+                    SourceState::Held => "held",
+                    SourceState::Stopped(_) => "stopped",
+                    SourceState::Released => "released",
+                },
+                queued_batches: target.queue.len() as u64,
+                unacknowledged_batches: target.append.as_ref().map_or(0, |append| append.unacked() as u64),
+                stopped,
+                position: started.then(|| source.window.position()),
+                downstream: source.window.downstream(),
+                end_at_start: source.end_at_start,
+                high_watermark: source.watermarks.map(|watermarks| watermarks.high),
+                last_stable_offset: source
+                    .watermarks
+                    .filter(|_| committed)
+                    .map(|watermarks| watermarks.last_stable),
+                log_start_offset: source.watermarks.map(|watermarks| watermarks.log_start),
+                blocked_by_transaction_since_ms: source.blocked_since_ms,
+                replicated_timestamp_ms: source.replicated_timestamp_ms,
+                lag_ms: started.then(|| source.lag_ms(self.settings.isolation_level, self.now_ms)).flatten(),
+                backlog_offsets: (source.window.next_offset() - source.window.position()).unsigned_abs(),
+                backlog_bytes: source.window.bytes() as u64,
+                traffic: source
+                    .traffic
+                    .as_ref()
+                    .map_or(TrafficStatus::default(), |traffic| traffic.status(self.now_ms)),
+                counters: source.counters,
+            };
+            ((source.topic.clone(), source.partition), status)
+        })
+        .collect()
     }
 
     /// Of the source topics that `is_wanted`: the newest record timestamp that is on the target, and how old the last record

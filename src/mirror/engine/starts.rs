@@ -114,7 +114,7 @@ impl Engine {
             let key = PartitionKey(index as u32);
             self.leave_session(key);
             self.drop_queued(key);
-            if !matches!(self.sources[index].state, SourceState::Stopped(_)) {
+            if !matches!(self.sources[index].state, SourceState::Stopped(_) | SourceState::Released) {
                 self.sources[index].state = SourceState::Unlocated;
             }
         }

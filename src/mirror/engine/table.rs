@@ -29,6 +29,8 @@ pub(super) struct Source {
     pub(super) leader: Option<(i32, i32)>,
     pub(super) fetch_generation: u32,
     pub(super) window_generation: u32,
+    /// Windows up to this one say nothing of where the partition stands: somebody else has copied it since.
+    pub(super) void_generation: u32,
     pub(super) window: Window,
     pub(super) state: SourceState,
     pub(super) filter: Option<AbortedFilter>,
@@ -105,6 +107,8 @@ pub(super) enum SourceState {
     Held,
     /// Will not go on by itself, or not soon.
     Stopped(Stopped),
+    /// Somebody else copies it: see [`super::release`].
+    Released,
 }
 
 /// A target partition.

@@ -141,11 +141,14 @@ impl Owner {
         self.unconfirmed.remove(topic);
         if let Some(Planned { source, remote }) = planned {
             let remote = TopicRef { name: remote.clone(), id: Uuid::nil(), partitions: source.partitions };
-            for partition in 0..source.partitions {
+            // Where a group gives partitions out, those that never started may be anybody's.
+            let planned = if self.settings.group.is_some() { 0 } else { source.partitions };
+            for partition in 0..planned {
                 self.key_of(source, &remote, TargetLimits::default(), partition);
             }
         }
-        for key in self.keys_of(topic).collect::<Vec<_>>() {
+        let held = self.engine.held();
+        for key in self.keys_of(topic).filter(|key| held.contains(key)).collect::<Vec<_>>() {
             self.engine.stop_gone(key, reason.to_owned());
         }
     }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::protocol::{Assignment, Claim, PROTOCOL, PROTOCOL_TYPE, choose, group_id};
 use super::tenure::{Change, Tenure};
-use crate::client::{Cluster, GroupEvent, GroupSettings, Membership};
+use crate::client::{Cluster, Election, GroupEvent, GroupSettings, Membership, Rejoin};
 use crate::mirror::{FlowSettings, Share};
 use crate::seam::Seam;
 
@@ -92,11 +92,13 @@ impl Lease {
             settings: GroupSettings {
                 group_id: Arc::from(group_id(&settings.source, &settings.target)),
                 protocol_type: Arc::from(PROTOCOL_TYPE),
-                protocol: Arc::from(PROTOCOL),
+                group_instance_id: None,
+                protocols: vec![Arc::from(PROTOCOL)],
                 session_timeout: SESSION_TIMEOUT,
                 // Not shorter, or the coordinator could give a silent holder up before it stops by itself.
                 rebalance_timeout: SESSION_TIMEOUT,
                 heartbeat_interval: HEARTBEAT_INTERVAL,
+                rejoin: Rejoin::AtOnce,
             },
             claim: Claim {
                 held_since: -1,
@@ -211,8 +213,9 @@ impl Holder {
     }
 
     fn join(&self) -> Membership {
-        let assign = |generation, members: &[(Arc<str>, Bytes)]| assignments(generation, members);
-        Membership::join(&self.target, self.settings.clone(), self.claim.encode(), Box::new(assign))
+        let assign = |election: &Election<'_>| assignments(election.generation, election.members);
+        let words = vec![self.claim.encode()];
+        Membership::join(&self.target, self.settings.clone(), words, Box::new(assign))
     }
 
     /// Takes part in the group, and watches the tenure's clock beside it.
@@ -238,7 +241,7 @@ impl Holder {
             let held_since = self.tenure.held_since().unwrap_or(-1);
             if held_since != self.claim.held_since {
                 self.claim.held_since = held_since;
-                member.set_metadata(self.claim.encode());
+                member.set_metadata(vec![self.claim.encode()]);
             }
         }
     }

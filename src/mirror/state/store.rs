@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::batches::{Layout, batches, mm2_offset};
 use super::log::for_each_committed;
 use super::mm2_offsets::Mm2Offsets;
-use super::records::{Gap, ProducerRecord, Segment, StateRecord};
+use super::records::{Gap, Position, ProducerRecord, Segment, StateRecord};
 use super::{Remembered, RememberedPartition, Standing, TopicPartition, owner};
 use crate::client::{Cluster, ClusterView, Error, ErrorCode, IsolationLevel, NewTopic, Topics};
 use crate::mirror::producer_id::init_producer;
@@ -53,9 +53,15 @@ pub enum StoreError {
     #[error("positions are no longer stored: the flow has been given up")]
     Closed,
     /// The target refuses, and will not change its mind by itself.
-    #[error("positions cannot be stored on the target: {reason}")]
+    #[error("positions cannot be stored: {reason}")]
     Refused {
         /// The whole story.
+        reason: String,
+    },
+    /// Not now; a later save stores what is right by then.
+    #[error("positions are not stored yet: {reason}")]
+    Later {
+        /// Why.
         reason: String,
     },
 }
@@ -77,9 +83,9 @@ type Memory = Arc<Mutex<Remembered>>;
 
 /// Records to be stored, and who waits for it.
 #[derive(Debug)]
-struct Save {
-    records: Vec<StateRecord>,
-    done: oneshot::Sender<Result<(), StoreError>>,
+pub(in crate::mirror) struct Save {
+    pub(in crate::mirror) records: Vec<StateRecord>,
+    pub(in crate::mirror) done: oneshot::Sender<Result<(), StoreError>>,
 }
 
 /// The task that owns both topics.
@@ -104,6 +110,33 @@ impl fmt::Debug for PositionStore {
 }
 
 impl PositionStore {
+    /// A store that somebody else than [`StoreOwner`] writes, with what is remembered; its saves come out of the receiver.
+    pub(in crate::mirror) fn of(remembered: Remembered) -> (PositionStore, mpsc::Receiver<Save>) {
+        let (inbox, saves) = mpsc::channel(INBOX_MAX);
+        (PositionStore { inbox, memory: Arc::new(Mutex::new(remembered)) }, saves)
+    }
+
+    /// A record was stored by the owner of a store that was made by [`PositionStore::of`].
+    pub(in crate::mirror) fn remember(&self, record: StateRecord) {
+        lock(&self.memory).stored(record);
+    }
+
+    /// Somebody else may have moved a partition: what is known of it gives way unless it says the same.
+    pub(in crate::mirror) fn recall(
+        &self,
+        source: &TopicPartition,
+        upstream: Option<i64>,
+        position: impl FnOnce(i64) -> Position,
+    ) {
+        let mut memory = lock(&self.memory);
+        let of = memory.partitions.entry(source.clone()).or_default();
+        of.baseline = None;
+        let is_same = upstream.is_some() && of.position.map(|known| known.upstream) == upstream;
+        if !is_same {
+            of.position = upstream.map(position);
+        }
+    }
+
     /// Stores `records`, and returns when they are acknowledged. Saves of one caller, one after the other, are stored in
     /// that order; of several records for one key the last counts. Saving the same again does no harm.
     ///

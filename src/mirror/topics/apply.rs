@@ -44,7 +44,11 @@ pub async fn create_topics(
         match configs.get(&topic.source) {
             Some(Ok(entries)) => {
                 let configs = remote_configs(settings, entries);
-                let new = new_topic(settings, live_brokers, topic, configs);
+                let mut new = new_topic(settings, live_brokers, topic, configs);
+                // Where two topics go into one, it is as large as the larger.
+                if let Some((_, other)) = wanted.get(&topic.remote) {
+                    new.partitions = new.partitions.max(other.partitions);
+                }
                 wanted.insert(topic.remote.clone(), (topic.source.clone(), new));
             }
             Some(Err(error)) => {

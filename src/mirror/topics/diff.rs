@@ -148,7 +148,9 @@ impl Round<'_> {
         }
         let settings = &self.selector.settings;
         let remote: Arc<str> = Arc::from(settings.policy.remote_topic(&settings.source, topic));
-        if let Some(first) = self.remotes.get(&remote) {
+        let is_named = |topic: &Arc<str>| settings.policy.rewrites.names(topic);
+        let shared = self.remotes.get(&remote).filter(|first| is_named(first) && is_named(topic)).is_some();
+        if let Some(first) = self.remotes.get(&remote).filter(|_| !shared) {
             let reason = format!("its name on the target, {remote}, is that of topic {first} already");
             self.refuse(topic, reason);
             return;
@@ -156,7 +158,7 @@ impl Round<'_> {
         let action = match self.target.get(&remote) {
             Some(&there) if there.partitions < view.partitions => Action::Grow { there },
             Some(&there) => Action::Keep(there),
-            None if self.taken_names.contains(&collision_name(&remote)) => {
+            None if !shared && self.taken_names.contains(&collision_name(&remote)) => {
                 let reason = format!(
                     "its name on the target, {remote}, differs from that of a topic there only in '.' and '_', \
                      which Kafka refuses"
@@ -169,7 +171,7 @@ impl Round<'_> {
                 Action::Create
             }
         };
-        self.remotes.insert(Arc::clone(&remote), Arc::clone(topic));
+        self.remotes.entry(Arc::clone(&remote)).or_insert_with(|| Arc::clone(topic));
         self.diff.topics.push(TopicDiff { source: Arc::clone(topic), view, remote, action });
     }
 

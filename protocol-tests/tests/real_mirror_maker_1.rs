@@ -1,0 +1,295 @@
+//! `kmirror mirror-maker` and `kafka-mirror-maker.sh` on real clusters: members of one consumer group that share a job, beside
+//! a Java consumer and a real MirrorMaker 1, and the command lines that users have.
+
+use protocol_tests::kafka::{Client, ClusterSpec, Isolation, MirrorMaker1};
+use protocol_tests::mirror::Kmirror;
+use protocol_tests::pair::{Pair, PairCell};
+use protocol_tests::process::{Signal, tail};
+use protocol_tests::records::{ReadRecord, TestRecord};
+use protocol_tests::traffic::{Traffic, check_numbers};
+use protocol_tests::wait::{Look, wait_for};
+use protocol_tests::{Result, workspace};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(20);
+const PARTITIONS: i32 = 6;
+
+fn pair() -> Result<Option<&'static Pair>> {
+    static PAIR: PairCell = PairCell::new();
+    Pair::get(&PAIR, ClusterSpec::new("a"), ClusterSpec::new("b"))
+}
+
+fn consumer(pair: &Pair, group: &str, more: &str) -> String {
+    format!(
+        "bootstrap.servers={}\ngroup.id={group}\nauto.offset.reset=earliest\nsession.timeout.ms=6000\n\
+         heartbeat.interval.ms=500\nkmirror.admin.listen=none\n{more}",
+        pair.a.bootstrap()
+    )
+}
+
+fn producer(pair: &Pair) -> String {
+    format!("bootstrap.servers={}\nacks=all\n", pair.b.bootstrap())
+}
+
+/// One more process of a group.
+fn mirror_maker(pair: &Pair, group: &str, more: &str, include: &str) -> Result<Kmirror> {
+    let arguments = [
+        "mirror-maker",
+        "--consumer.config",
+        "@consumer.properties",
+        "--producer.config",
+        "@producer.properties",
+        "--include",
+        include,
+        "--offset.commit.interval.ms",
+        "1000",
+    ];
+    let files =
+        [("consumer.properties", consumer(pair, group, more)), ("producer.properties", producer(pair))];
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    Kmirror::start_as("kmirror", &arguments, &files)
+}
+
+fn wait_members(pair: &Pair, group: &str, count: usize, mirrors: &[&Kmirror]) -> Result<()> {
+    wait_for(&format!("{count} members of {group}"), TIMEOUT, || {
+        let members = pair.source().group_members(group)?;
+        let all_have = members.len() == count && members.iter().all(|member| member.partitions > 0);
+        let logs =
+            || mirrors.iter().map(|mirror| tail(&mirror.output(), 15)).collect::<Vec<_>>().join("\n--\n");
+        Ok(if all_have { Look::Done(()) } else { Look::Pending(format!("{members:?}\n{}", logs())) })
+    })
+}
+
+fn read_target(pair: &Pair, client: &Client, topic: &str) -> Result<Vec<ReadRecord>> {
+    if pair.target().describe_topic(topic)?.is_none() {
+        return Ok(Vec::new());
+    }
+    client.read(&pair.b.bootstrap(), topic, Isolation::ReadUncommitted)
+}
+
+/// Waits until each number is at the target, in the order of its partition; gives how many came again.
+fn wait_all(pair: &Pair, topic: &str, sent: i64, mirrors: &[&Kmirror]) -> Result<u64> {
+    wait_for(&format!("all of {topic}"), TIMEOUT, || {
+        let records = read_target(pair, pair.java(), topic)?;
+        Ok(match check_numbers(&records, PARTITIONS, sent) {
+            Ok(repeated) => Look::Done(repeated),
+            Err(reason) => {
+                let logs = mirrors.iter().map(|mirror| tail(&mirror.output(), 20));
+                Look::Pending(format!("{reason}\n{}", logs.collect::<Vec<_>>().join("\n--\n")))
+            }
+        })
+    })
+}
+
+/// The group's offsets are the ends of the topic.
+fn wait_no_lag(pair: &Pair, group: &str, topic: &str) -> Result<()> {
+    wait_for(&format!("{group} to have no lag"), TIMEOUT, || {
+        let ends = pair.source().offsets(topic, Isolation::ReadUncommitted)?;
+        let committed = pair.source().group_offsets(group)?;
+        let lag: i64 = ends
+            .iter()
+            .map(|(&partition, ends)| {
+                ends.latest - committed.get(&(topic.to_owned(), partition)).copied().unwrap_or(0)
+            })
+            .sum();
+        Ok(if lag == 0 { Look::Done(()) } else { Look::Pending(format!("lag {lag}: {committed:?}")) })
+    })
+}
+
+fn group_of(strategy: &str) -> (String, String, String) {
+    let name = strategy.to_lowercase();
+    let class = match strategy {
+        "default" => String::new(),
+        class => format!("partition.assignment.strategy=org.apache.kafka.clients.consumer.{class}\n"),
+    };
+    (format!("job-{name}"), format!("shared-{name}"), class)
+}
+
+/// Processes join and leave in order, a Java consumer comes and goes: nothing is missing, nothing comes twice. One is killed:
+/// nothing is missing, and what comes again is a run.
+fn share(strategy: &str, with_java: bool) -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    let (group, topic, more) = group_of(strategy);
+    pair.source().create_topic(&topic, PARTITIONS, &[])?;
+    let start = || mirror_maker(pair, &group, &more, &topic);
+    let traffic = Traffic::start(pair.java(), &pair.a.bootstrap(), &topic, PARTITIONS, 10, PAUSE);
+    let mut first = start()?;
+    wait_members(pair, &group, 1, &[&first])?;
+    let mut second = start()?;
+    wait_members(pair, &group, 2, &[&first, &second])?;
+    let mut third = start()?;
+    wait_members(pair, &group, 3, &[&first, &second, &third])?;
+    if with_java {
+        // It commits nothing, so that what it was given comes back from where it was.
+        let source = pair.source();
+        let member = source.join_group(&group, &topic)?;
+        wait_members(pair, &group, 4, &[&first, &second, &third])?;
+        drop(member);
+        wait_members(pair, &group, 3, &[&first, &second, &third])?;
+    }
+    assert_eq!(third.stop(TIMEOUT)?, 0, "{}", third.output());
+    wait_members(pair, &group, 2, &[&first, &second])?;
+    let sent = traffic.stop()?;
+    assert_eq!(wait_all(pair, &topic, sent, &[&first, &second])?, 0, "nothing comes twice in order");
+    let traffic_again = pair.java();
+    let more_records: Vec<TestRecord> = (0..PARTITIONS)
+        .flat_map(|partition| {
+            (sent..sent + 500).map(move |number| {
+                TestRecord::new(format!("k{number}"), format!("{partition}:{number}")).to_partition(partition)
+            })
+        })
+        .collect();
+    traffic_again.produce(&pair.a.bootstrap(), &topic, &more_records)?;
+    second.signal(Signal::Kill)?;
+    second.wait(TIMEOUT)?;
+    let repeated = wait_all(pair, &topic, sent + 500, &[&first])?;
+    println!("{strategy}: {repeated} records came again after a kill");
+    wait_no_lag(pair, &group, &topic)?;
+    assert_eq!(first.stop(TIMEOUT)?, 0, "{}", first.output());
+    let own: Vec<String> = pair.target().topics()?;
+    assert!(own.iter().all(|topic| !topic.contains("mm2")), "no topics of MirrorMaker 2: {own:?}");
+    Ok(())
+}
+
+#[test]
+fn processes_and_a_java_consumer_share_a_group_under_range() -> Result<()> {
+    share("default", true)
+}
+
+#[test]
+fn processes_share_a_group_under_the_cooperative_assignor() -> Result<()> {
+    share("CooperativeStickyAssignor", false)
+}
+
+#[test]
+fn processes_share_a_group_under_round_robin_and_sticky() -> Result<()> {
+    share("RoundRobinAssignor", false)?;
+    share("StickyAssignor", false)
+}
+
+/// Two MirrorMakers of 3.9.1 are replaced one after the other, with traffic flowing. MirrorMaker 1 deals records out by key, so
+/// that only the set of records can be compared: each is there, and none twice.
+#[test]
+fn a_real_mirror_maker_1_is_replaced_process_by_process() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    let (group, topic) = ("replaced", "replaced");
+    pair.source().create_topic(topic, PARTITIONS, &[])?;
+    pair.target().create_topic(topic, PARTITIONS, &[])?;
+    let consumer = format!(
+        "bootstrap.servers={}\ngroup.id={group}\nauto.offset.reset=earliest\nsession.timeout.ms=6000\n",
+        pair.a.bootstrap()
+    );
+    let old = || MirrorMaker1::start(&consumer, &producer(pair), &["--whitelist", topic]);
+    let traffic = Traffic::start(pair.java(), &pair.a.bootstrap(), topic, PARTITIONS, 10, PAUSE);
+    let (one, two) = (old()?, old()?);
+    wait_members(pair, group, 2, &[])?;
+    let mut first = mirror_maker(pair, group, "", topic)?;
+    wait_members(pair, group, 3, &[&first])?;
+    one.stop()?;
+    wait_members(pair, group, 2, &[&first])?;
+    let mut second = mirror_maker(pair, group, "", topic)?;
+    wait_members(pair, group, 3, &[&first, &second])?;
+    two.stop()?;
+    wait_members(pair, group, 2, &[&first, &second])?;
+    let sent = traffic.stop()?;
+    let wanted: BTreeSet<String> =
+        (0..PARTITIONS).flat_map(|partition| (0..sent).map(move |n| format!("{partition}:{n}"))).collect();
+    let count = wait_for("each record", TIMEOUT, || {
+        let values: Vec<String> =
+            read_target(pair, pair.java(), topic)?.iter().map(ReadRecord::value_text).collect();
+        let found: BTreeSet<String> = values.iter().cloned().collect();
+        let missing = wanted.difference(&found).count();
+        Ok(match missing {
+            0 => Look::Done(values.len()),
+            _ => Look::Pending(format!("{missing} are missing\n{}", tail(&first.output(), 30))),
+        })
+    })?;
+    println!("{} records, {} of them again", wanted.len(), count - wanted.len());
+    wait_no_lag(pair, group, topic)?;
+    for mirror in [&mut first, &mut second] {
+        assert_eq!(mirror.stop(TIMEOUT)?, 0, "{}", mirror.output());
+    }
+    Ok(())
+}
+
+/// A file that users have, with the addresses of this pair and a group of the test's own.
+fn users_file(name: &str, bootstrap: &str, group: &str) -> String {
+    let path = workspace().join("src/cli/testdata").join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let line = |line: &str| match line.split_once('=') {
+        Some(("bootstrap.servers", _)) => format!("bootstrap.servers={bootstrap}\n"),
+        Some(("group.id", _)) => format!("group.id={group}\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+/// The command lines of runbooks, step by step: topics, counts, lag.
+#[test]
+fn command_lines_of_runbooks_do_what_they_say() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    let records = |prefix: &str| -> Vec<TestRecord> {
+        (0..100).map(|number| TestRecord::new(format!("k{number}"), format!("{prefix}-{number}"))).collect()
+    };
+    for topic in ["test-mirror", "source-topic", "internal-audit", "invoices"] {
+        pair.source().create_topic(topic, 3, &[])?;
+        pair.java().produce(&pair.a.bootstrap(), topic, &records(topic))?;
+    }
+    let check = |group: &str, arguments: &[&str], copied: &[(&str, &str)], absent: &[&str]| -> Result<()> {
+        let line = [
+            &[
+                "--consumer.config",
+                "@consumer-mirror.properties",
+                "--producer.config",
+                "@producer-mirror.properties",
+            ][..],
+            arguments,
+        ]
+        .concat();
+        let consumer = users_file("consumer-mirror.properties", &pair.a.bootstrap(), group);
+        let producer = users_file("producer-mirror.properties", &pair.b.bootstrap(), group);
+        let consumer = format!("{consumer}kmirror.admin.listen=none\n");
+        let files = [("consumer-mirror.properties", &*consumer), ("producer-mirror.properties", &*producer)];
+        let mut mirror = Kmirror::start_as("kafka-mirror-maker.sh", &line, &files)?;
+        for (source, target) in copied {
+            wait_for(&format!("{source} as {target}"), TIMEOUT, || {
+                mirror.expect_running()?;
+                let found = read_target(pair, pair.java(), target)?;
+                let values: BTreeSet<String> = found.iter().map(ReadRecord::value_text).collect();
+                let wanted = records(source);
+                let whole = wanted.len() == values.len() && found.len() == wanted.len();
+                let seen = || format!("{} of {}\n{}", found.len(), wanted.len(), tail(&mirror.output(), 20));
+                Ok(if whole { Look::Done(()) } else { Look::Pending(seen()) })
+            })?;
+            wait_no_lag(pair, group, source)?;
+        }
+        assert_eq!(mirror.stop(TIMEOUT)?, 0, "{}", mirror.output());
+        let output = mirror.output();
+        assert!(
+            output.contains("enable.auto.commit=true: offsets are committed all the same only when"),
+            "{output}"
+        );
+        assert!(output.contains("retries=3 bounds nothing"), "{output}");
+        let topics = pair.target().topics()?;
+        for topic in absent {
+            assert!(!topics.iter().any(|there| there == topic), "{topic} in {topics:?}");
+        }
+        Ok(())
+    };
+    check(
+        "one",
+        &["--whitelist", "test-mirror", "--num.streams", "3"],
+        &[("test-mirror", "test-mirror")],
+        &["source-topic", "internal-audit", "invoices"],
+    )?;
+    check(
+        "two",
+        &["--whitelist", "source-topic", "--rewrite.topics", "source-topic:target-topic"],
+        &[("source-topic", "target-topic")],
+        &["source-topic", "internal-audit"],
+    )?;
+    check("three", &["--blacklist", "internal-.*"], &[("invoices", "invoices")], &["internal-audit"])?;
+    Ok(())
+}

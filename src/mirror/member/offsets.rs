@@ -1,0 +1,162 @@
+//! The position store of a member: positions are the group's committed offsets, and nothing is written to the target.
+//!
+//! One task commits one save after the other, always as whoever we are in the group by then and only what we may commit by
+//! then: a save that comes too late commits nothing, or it could take an offset back that another member has moved on. What
+//! the group has no room for (gaps, offset maps) is remembered until the process ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::holder::MemberWatch;
+use crate::client::{Cluster, CommittedOffset, Error, ErrorCode, GroupOffsets};
+use crate::mirror::state::records::{Position, StateRecord};
+use crate::mirror::state::{PositionStore, Remembered, Save, StoreError, TopicPartition};
+use uuid::Uuid;
+
+/// How often a commit is tried before it waits for the next save.
+const TRIES_MAX: u32 = 10;
+
+/// The offsets of a group, as a flow's memory.
+#[derive(Debug)]
+pub(in crate::mirror) struct GroupOffsetStore {
+    source: Cluster,
+    group: Arc<str>,
+    member: MemberWatch,
+    store: PositionStore,
+    inbox: mpsc::Receiver<Save>,
+}
+
+/// What is known of the offsets of a group, for whoever decides where partitions start.
+#[derive(Clone, Debug)]
+pub(in crate::mirror) struct GroupReader {
+    source: Cluster,
+    group: Arc<str>,
+}
+
+impl GroupReader {
+    /// Takes what the group has committed for `partitions` into `store`; tells of which topics it has committed anything.
+    ///
+    /// # Errors
+    /// When the group's coordinator cannot be asked.
+    pub(in crate::mirror) async fn recall(
+        &self,
+        store: &PositionStore,
+        partitions: &[TopicPartition],
+    ) -> Result<GroupOffsets, Error> {
+        let group = self.group.clone();
+        let mut answers = self.source.fetch_group_offsets(std::slice::from_ref(&group)).await;
+        let offsets = answers.remove(&group).unwrap_or_else(|| Ok(GroupOffsets::new()))?;
+        for at in partitions {
+            let committed = offsets.get(&(at.topic.clone(), at.partition));
+            store.recall(at, committed.map(|committed| committed.offset), position);
+        }
+        Ok(offsets)
+    }
+}
+
+/// A position of which only the source offset is known.
+fn position(upstream: i64) -> Position {
+    Position {
+        source_topic_id: Uuid::nil(),
+        target_topic_id: Uuid::nil(),
+        upstream,
+        downstream: -1,
+        leader_epoch: -1,
+        producer_id: -1,
+        producer_epoch: -1,
+        at_ms: 0,
+    }
+}
+
+impl GroupOffsetStore {
+    /// The store of a member, with nothing in it.
+    pub(in crate::mirror) fn new(
+        source: &Cluster,
+        group: &Arc<str>,
+        member: MemberWatch,
+    ) -> (PositionStore, GroupReader, GroupOffsetStore) {
+        let (store, inbox) = PositionStore::of(Remembered::default());
+        let reader = GroupReader { source: source.clone(), group: group.clone() };
+        let owner = GroupOffsetStore {
+            source: source.clone(),
+            group: group.clone(),
+            member,
+            store: store.clone(),
+            inbox,
+        };
+        (store, reader, owner)
+    }
+
+    /// Commits what comes, until it is dropped.
+    pub(in crate::mirror) async fn run(mut self) {
+        while let Some(Save { records, done }) = self.inbox.recv().await {
+            let outcome = self.save(&records).await;
+            // Whoever gave up waiting has no use for the answer.
+            let _ = done.send(outcome);
+        }
+    }
+
+    async fn save(&self, records: &[StateRecord]) -> Result<(), StoreError> {
+        let mut wanted = BTreeMap::new();
+        for record in records {
+            match record {
+                StateRecord::Position(at, position) => drop(wanted.insert(at.clone(), position.upstream)),
+                StateRecord::Baseline(at, baseline) => drop(wanted.insert(at.clone(), baseline.upstream)),
+                _ => {}
+            }
+        }
+        self.commit(wanted).await?;
+        records.iter().for_each(|record| self.store.remember(record.clone()));
+        Ok(())
+    }
+
+    async fn commit(&self, wanted: BTreeMap<TopicPartition, i64>) -> Result<(), StoreError> {
+        let mut last = "no member of the group now".to_owned();
+        for tries in 0..TRIES_MAX {
+            let state = self.member.state();
+            let mine = wanted.iter().filter(|(at, _)| state.may_commit.contains(*at));
+            let offsets: GroupOffsets = mine.map(|(at, &offset)| key_and_offset(at, offset)).collect();
+            if offsets.is_empty() {
+                return Ok(());
+            }
+            if let Some(identity) = &state.identity {
+                match self.source.commit_as_member(&self.group, identity, &offsets).await {
+                    Ok(each) => match each.into_values().find_map(|result| refusal(result.err()?)) {
+                        None => return Ok(()),
+                        Some(error) if passes(&error) => last = error.chain(),
+                        Some(error) => return Err(StoreError::Refused { reason: error.chain() }),
+                    },
+                    Err(error) if error.is_retriable() => last = error.chain(),
+                    Err(error) => return Err(StoreError::Refused { reason: error.chain() }),
+                }
+            }
+            let backoff = self.source.settings().retry_backoff;
+            sleep(backoff.delay(tries, self.source.seam().random())).await;
+        }
+        Err(StoreError::Later { reason: last })
+    }
+}
+
+fn key_and_offset(at: &TopicPartition, offset: i64) -> ((Arc<str>, i32), CommittedOffset) {
+    ((at.topic.clone(), at.partition), CommittedOffset { offset, metadata: Arc::from("") })
+}
+
+/// The offset of a topic that is gone has no place to go, and nobody misses it.
+fn refusal(error: Error) -> Option<Error> {
+    (error.code() != Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)).then_some(error)
+}
+
+/// Whether a later commit can do better: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS and FENCED_INSTANCE_ID
+/// end with the rebalance.
+fn passes(error: &Error) -> bool {
+    let of_a_rebalance = [
+        ErrorCode::ILLEGAL_GENERATION,
+        ErrorCode::UNKNOWN_MEMBER_ID,
+        ErrorCode::REBALANCE_IN_PROGRESS,
+        ErrorCode::FENCED_INSTANCE_ID,
+    ];
+    error.is_retriable() || error.code().is_some_and(|code| of_a_rebalance.contains(&code))
+}
