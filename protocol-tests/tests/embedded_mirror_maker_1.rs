@@ -13,7 +13,7 @@ use kmirror::mirror::{
     FlowSettings, OffsetReset, PatternList, PolicyKind, ProcessSettings, ReplicationFactor, Replicator,
     TopicRewrites,
 };
-use kmirror::record::{Codec, OpenBatch};
+use kmirror::record::{Codec, OpenBatch, partition_for_key};
 use kmirror::seam::{Link, Seam, Simulation};
 use protocol_tests::inside;
 use tokio::time::{Instant, sleep};
@@ -284,5 +284,107 @@ async fn two_topics_that_are_named_so_go_into_one() {
     assert_eq!(of(0..10), (0..10).collect::<Vec<_>>());
     assert_eq!(of(100..110), (100..110).collect::<Vec<_>>());
     until("a pattern renames", || keys(&world.b, "own", 0).len() == 10).await;
+    one.stop().await;
+}
+
+const DEALT: i32 = 5;
+
+/// Each key is in its partition, once, and those of one source partition are in order.
+fn dealt(world: &World, sent: u32) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for at in 0..DEALT {
+        let keys = keys(&world.b, "t", at);
+        for key in &keys {
+            let wanted = partition_for_key(key.to_string().as_bytes(), DEALT);
+            assert_eq!(wanted, at, "{key}");
+            assert!(seen.insert(*key), "{key} twice");
+        }
+        for source in 0..2 {
+            let of: Vec<u32> = keys.iter().copied().filter(|key| key % 2_000 / 1_000 == source).collect();
+            assert!(of.is_sorted(), "partition {at}: {of:?}");
+        }
+    }
+    if seen.len() as u32 == 2 * sent { Ok(()) } else { Err(format!("{} of {}", seen.len(), 2 * sent)) }
+}
+
+/// Where the target has another number of partitions, records go where Java's producer would put them. A process that goes
+/// on keeps to it; a target that has grown stops the topic.
+#[tokio::test(start_paused = true)]
+async fn records_are_dealt_out_by_key_where_the_counts_differ() {
+    let world = World::new().await;
+    create(&world.a, "t", 2);
+    create(&world.b, "t", DEALT);
+    let mut sent = 0;
+    let mut send = |count: u32| {
+        (0..2).for_each(|at| append(&world.a, "t", at as i32, at * 1_000 + sent, count));
+        sent += count;
+        sent
+    };
+    let one = world.process("one", flow(&[Strategy::Range]));
+    let now = send(100);
+    until("all are dealt out", || dealt(&world, now).is_ok()).await;
+    for _ in 0..20 {
+        send(5);
+    }
+    let now = send(5);
+    until("more are dealt out", || dealt(&world, now).is_ok()).await;
+    one.stop().await;
+    let two = world.process("two", flow(&[Strategy::Range]));
+    let now = send(100);
+    until("another process goes on", || dealt(&world, now).is_ok()).await;
+    let status = two.status().await;
+    let copied: u64 = status.flows[0].partitions.values().map(|one| one.counters.records).sum();
+    assert_eq!(copied, 200, "{:#?}", status.flows[0].partitions);
+    two.stop().await;
+    dealt(&world, now).unwrap();
+    let target =
+        Cluster::new(Seam::Simulated(world.simulation.named("test")), World::settings("B", &world.b));
+    for grown in
+        target.create_partitions(&BTreeMap::from([(Arc::from("t"), DEALT + 3)])).await.unwrap().into_values()
+    {
+        grown.unwrap();
+    }
+    let three = world.process("three", flow(&[Strategy::Range]));
+    let started = Instant::now();
+    loop {
+        let failed = three.status().await.flows[0].failed_topics.clone();
+        if failed.values().any(|reason| reason.contains("dealt out by key over 5 partitions")) {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{failed:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    three.stop().await;
+}
+
+/// A broker of the target that takes nothing for a while holds up what goes there, and nothing is lost or comes twice.
+#[tokio::test(start_paused = true)]
+async fn what_is_dealt_out_survives_a_broker_that_is_away() {
+    let world = World::new().await;
+    create(&world.a, "t", 2);
+    create(&world.b, "t", DEALT);
+    let one = world.process("one", flow(&[Strategy::Range]));
+    let mut sent = 0;
+    let mut send = |count: u32| {
+        (0..2).for_each(|at| append(&world.a, "t", at as i32, at * 1_000 + sent, count));
+        sent += count;
+        sent
+    };
+    let now = send(50);
+    until("it runs", || dealt(&world, now).is_ok()).await;
+    for broker in [2, 3] {
+        world.simulation.set_link("one", world.b.address(broker).unwrap(), Link::Silent);
+        for _ in 0..10 {
+            send(10);
+            sleep(Duration::from_millis(300)).await;
+        }
+        world.simulation.set_link(
+            "one",
+            world.b.address(broker).unwrap(),
+            Link::Up(Duration::from_micros(100)),
+        );
+    }
+    let now = send(10);
+    until("all is there", || dealt(&world, now).is_ok()).await;
     one.stop().await;
 }

@@ -119,7 +119,7 @@ pub struct Fetched {
 }
 
 /// One whole log entry, prefix included: a v2 batch, or a message (set) of magic 0 or 1.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FetchedBatch {
     /// Its bytes, a slice of the slab that they were read into.
     pub bytes: Bytes,

@@ -442,8 +442,8 @@ impl Owner {
         for ((topic, partition), &key) in &self.keys {
             self.engine.set_source_leader(key, source.leader(topic, *partition), now);
             let Some(ready) = self.topics.get(topic) else { continue };
-            let leader = target.leader(&ready.remote.name, *partition).map(|(broker, _)| broker);
-            if let Some(target_key) = self.engine.target_of(key) {
+            for (target_key, index) in self.engine.targets_of(key) {
+                let leader = target.leader(&ready.remote.name, index).map(|(broker, _)| broker);
                 self.engine.set_target_leader(target_key, leader, now);
             }
         }

@@ -21,6 +21,7 @@ pub mod member;
 pub mod mm2;
 mod name_format;
 pub mod offset_map;
+mod partitioning;
 mod plain_patterns;
 mod plan;
 mod policy;
@@ -44,6 +45,7 @@ mod window;
 pub use fields::FieldError;
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use name_format::{NameFormat, Parsed};
+pub use partitioning::{Partitioning, WantedPartitioning};
 pub use policy::{
     Compat, PolicyKind, ReplicationPolicy, Selection, configs_topic, kmirror_topic, offsets_topic, selects,
 };

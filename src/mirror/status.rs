@@ -351,6 +351,23 @@ pub struct Counters {
     pub resends: u64,
 }
 
+impl Counters {
+    /// Both together.
+    pub fn plus(mut self, other: Counters) -> Counters {
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.batches_verbatim += other.batches_verbatim;
+        self.batches_merged += other.batches_merged;
+        self.batches_skipped += other.batches_skipped;
+        self.records_skipped += other.records_skipped;
+        self.resends += other.resends;
+        for (sum, more) in self.batches_rewritten.iter_mut().zip(other.batches_rewritten) {
+            *sum += more;
+        }
+        self
+    }
+}
+
 /// Why a batch cannot go verbatim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RewriteReason {
@@ -366,17 +383,20 @@ pub enum RewriteReason {
     Oversize,
     /// Another codec is asked for.
     Codec,
+    /// Its records are dealt out by key, as MirrorMaker 1 does.
+    Partitioned,
 }
 
 impl RewriteReason {
     /// All of them, in the order of [`Counters::batches_rewritten`].
-    pub const ALL: [RewriteReason; 6] = [
+    pub const ALL: [RewriteReason; 7] = [
         RewriteReason::Holes,
         RewriteReason::MidBatch,
         RewriteReason::OldFormat,
         RewriteReason::LogAppendTime,
         RewriteReason::Oversize,
         RewriteReason::Codec,
+        RewriteReason::Partitioned,
     ];
 
     /// The word for metrics.
@@ -388,6 +408,7 @@ impl RewriteReason {
             RewriteReason::LogAppendTime => "log_append_time",
             RewriteReason::Oversize => "oversize",
             RewriteReason::Codec => "codec",
+            RewriteReason::Partitioned => "partitioned",
         }
     }
 }

@@ -48,7 +48,9 @@ pub fn convert(entry: &Bytes, settings: &RewriteSettings) -> Result<Vec<Piece>, 
         offset_min = message.offset.saturating_add(1);
         if (settings.start_offset..settings.end_offset).contains(&message.offset) {
             let body = message.put_body(&mut bodies);
-            kept.push((message, body));
+            if settings.takes(message.offset, &bodies[body.clone()])? {
+                kept.push((message, body));
+            }
         }
     }
     let records: Vec<SourceRecord<'_>> = kept

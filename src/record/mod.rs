@@ -13,6 +13,7 @@
 //! | join small batches | [`MergeBuilder`], [`can_merge`], [`merge`](merge()), [`merge_compressed`] |
 //! | renumber, split, recompress, keep LogAppendTime | [`rewrite`](rewrite()) |
 //! | bring magic 0 and 1 to magic 2 | [`convert`] |
+//! | deal records out by key, as Java's producer does | [`partition_for_key`], [`KeyFilter`] with [`rewrite`](rewrite()) |
 //! | read or make records | [`OpenBatch`], [`BatchBuilder`] |
 //!
 //! ```
@@ -48,6 +49,7 @@ mod error;
 mod header;
 mod legacy;
 mod merge;
+mod partition;
 mod patch;
 mod records;
 mod rewrite;
@@ -68,6 +70,7 @@ pub use header::{
 };
 pub use legacy::convert;
 pub use merge::{MergeBuilder, MergeSize, Merged, can_merge, merge, merge_compressed};
+pub use partition::{KeyFilter, partition_for_key};
 pub use patch::{patch, patch_with, verify_crc};
 pub use records::{Header, Headers, OpenBatch, Record, Records};
 pub use rewrite::{Piece, RewriteSettings, Rewritten, Segment, rewrite};

@@ -11,6 +11,7 @@
 use bytes::Bytes;
 
 use super::builder::{BatchBuilder, BatchOptions};
+use super::partition::KeyFilter;
 use super::records::OpenBatch;
 use super::{Codec, Error};
 
@@ -27,6 +28,19 @@ pub struct RewriteSettings {
     pub batch_bytes_max: usize,
     /// Most bytes of the records when decompressed.
     pub decompressed_bytes_max: usize,
+    /// Only the records that go to one partition by their keys; `None` takes them all.
+    pub keys: Option<KeyFilter>,
+}
+
+impl RewriteSettings {
+    /// Whether a record is taken.
+    pub(super) fn takes(&self, upstream_offset: i64, body: &[u8]) -> Result<bool, Error> {
+        let is_within = (self.start_offset..self.end_offset).contains(&upstream_offset);
+        match &self.keys {
+            Some(keys) if is_within => keys.takes(body),
+            _ => Ok(is_within),
+        }
+    }
 }
 
 /// Neighbouring records of a new batch whose upstream offsets follow on each other.
@@ -83,7 +97,7 @@ pub fn rewrite(batch: &Bytes, settings: &RewriteSettings) -> Result<Vec<Piece>, 
     for record in batch.records() {
         let record = record?;
         let upstream_offset = batch.offset(&record);
-        if (settings.start_offset..settings.end_offset).contains(&upstream_offset) {
+        if settings.takes(upstream_offset, record.body)? {
             records.push(SourceRecord {
                 upstream_offset,
                 timestamp: batch.timestamp(&record),
@@ -381,6 +395,7 @@ mod tests {
                 options.max_timestamp = Some(77);
             }
             let settings = RewriteSettings {
+                keys: None,
                 start_offset: base_offset + start, end_offset: i64::MAX,
                 target_codec: codecs.1.and_then(Codec::from_bits),
                 batch_bytes_max: limit,

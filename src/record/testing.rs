@@ -12,6 +12,7 @@ use super::{
 
 /// Everything is kept, and fits.
 pub(super) const KEEP: RewriteSettings = RewriteSettings {
+    keys: None,
     start_offset: 0,
     end_offset: i64::MAX,
     target_codec: None,

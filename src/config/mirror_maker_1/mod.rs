@@ -21,6 +21,7 @@ use super::scoping::{Scope, Setting};
 use super::{Options, Report, Settings, files};
 use crate::mirror::{
     FlowSettings, OnOversize, OnPaused, OnRefused, PatternList, PolicyKind, ReplicationFactor, TopicRewrites,
+    WantedPartitioning,
 };
 use file::FileSettings;
 use keys::File;
@@ -113,6 +114,13 @@ impl Loader<'_> {
                 prefix: "",
             };
             flow.group = member::read(&mut reader);
+            let partitioning = linted.raw.get(&format!("{}->{TARGET}.kmirror.partitioning", flow.source));
+            if let (Some(group), Some(setting)) = (&mut flow.group, partitioning) {
+                group.partitioning = match setting.value.trim() {
+                    "key" => WantedPartitioning::Key,
+                    _ => WantedPartitioning::Preserve,
+                };
+            }
             if let (Some(group), Some(cluster)) = (&flow.group, built.process.clusters.get_mut(&flow.source))
                 && !scope.contains_key("client.id")
             {

@@ -32,6 +32,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::Partitioning;
 use super::plan::TargetLimits;
 use super::start::StartAt;
 use super::state::records::{Gap, Position, ProducerRecord};
@@ -136,6 +137,8 @@ pub struct TopicReady {
     pub remote: TopicRef,
     /// What the target takes, by the remote topic's settings.
     pub limits: TargetLimits,
+    /// Which partitions its records go to.
+    pub partitioning: Partitioning,
     /// Partitions whose start was decided just now, by partition. A partition that is not among them goes on as it is,
     /// or waits for a later `TopicReady` when it has no start yet.
     pub starts: BTreeMap<i32, PartitionStart>,

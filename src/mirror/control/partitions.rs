@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::registry::Registry;
-use super::task::Flow;
+use super::task::{End, Flow};
 use crate::client::{Error, GroupOffsets};
-use crate::mirror::member::{GroupOffsetStore, GroupReader, MemberWatch};
+use crate::mirror::Partitioning;
+use crate::mirror::member::{GroupOffsetStore, GroupReader, MemberSettings, MemberWatch, Partitionings};
 use crate::mirror::start::Phase;
 use crate::mirror::state::{PositionStore, TopicPartition};
+use crate::mirror::topics::diff::{Action, Diff, TopicView};
+use tokio::sync::watch;
 
 /// Our partitions.
 #[derive(Debug)]
@@ -21,12 +24,73 @@ pub(super) struct Partitions {
     pub(super) reader: Option<GroupReader>,
     /// Those that the registry knows of, with the generation in which they came.
     pub(super) known: Arc<BTreeMap<TopicPartition, i32>>,
+    /// How records of topics find their partitions, once it is known what the group says.
+    partitionings: watch::Sender<Partitionings>,
+    are_known: bool,
 }
 
 impl Partitions {
+    pub(super) fn new(group: Arc<str>, watch: MemberWatch) -> Partitions {
+        let partitionings = watch::Sender::new(Partitionings::new());
+        Partitions { group, watch, reader: None, known: Arc::default(), partitionings, are_known: false }
+    }
+
+    /// Whether it is known what was chosen for topics; `false` when the group cannot be asked now.
+    pub(super) async fn knows_partitionings(&mut self, flow: &Flow) -> Result<bool, End> {
+        if let Some(reader) = self.reader.as_ref().filter(|_| !self.are_known) {
+            match reader.partitionings().await {
+                Ok(chosen) => drop(self.partitionings.send_replace(chosen)),
+                Err(error) if error.is_retriable() => {
+                    tracing::warn!(target: "kmirror::control", flow = %flow.name(), error = %error.chain(), "the group's offsets cannot be read yet");
+                    return Ok(false);
+                }
+                Err(error) => return Err(End::Failed(error.chain())),
+            }
+            self.are_known = true;
+        }
+        Ok(true)
+    }
+
+    /// How the records of a topic find their partitions.
+    pub(super) fn partitioning(&self, topic: &str) -> Partitioning {
+        self.partitionings.borrow().get(topic).copied().unwrap_or(Partitioning::Preserve)
+    }
+
+    /// Chooses for topics that are new, and refuses those for which a choice cannot be kept. A topic that is dealt out by key
+    /// is never grown: to the rounds, it has as many partitions as the source's.
+    pub(super) fn choose_partitionings(&mut self, diff: &mut Diff, group: Option<&MemberSettings>) {
+        let wanted = group.map(|group| group.partitioning).unwrap_or_default();
+        let mut refused = BTreeMap::new();
+        for topic in &mut diff.topics {
+            let there = match topic.action {
+                Action::Create => None,
+                Action::Grow { there } | Action::Keep(there) => Some(there),
+            };
+            let kept = self.partitionings.borrow().get(&topic.source).copied();
+            let target = there.map(|there| there.partitions);
+            match Partitioning::choose(wanted, kept, topic.view.partitions, target) {
+                Ok(chosen) => {
+                    if kept.is_none() {
+                        say(&topic.source, chosen, topic.view.partitions, target);
+                        self.partitionings
+                            .send_modify(|known| drop(known.insert(topic.source.clone(), chosen)));
+                    }
+                    if let (Partitioning::Key { .. }, Some(there)) = (chosen, there) {
+                        topic.action = Action::Keep(TopicView { partitions: topic.view.partitions, ..there });
+                    }
+                }
+                Err(reason) => drop(refused.insert(topic.source.clone(), reason)),
+            }
+        }
+        diff.topics.retain(|topic| !refused.contains_key(&topic.source));
+        diff.refused.extend(refused);
+    }
+
     /// The group's offsets as the memory of the flow.
     pub(super) fn open(&mut self, flow: &Flow) -> (PositionStore, GroupOffsetStore) {
-        let (store, reader, owner) = GroupOffsetStore::new(&flow.source, &self.group, self.watch.clone());
+        let chosen = self.partitionings.subscribe();
+        let (store, reader, owner) =
+            GroupOffsetStore::new(&flow.source, &self.group, self.watch.clone(), chosen);
         self.reader = Some(reader);
         (store, owner)
     }
@@ -66,6 +130,23 @@ impl Partitions {
         match committed.keys().any(|(topic, _)| *topic == at.topic) {
             true => Phase::Later,
             false => Phase::FirstStart,
+        }
+    }
+}
+
+fn say(topic: &str, chosen: Partitioning, source: i32, target: Option<i32>) {
+    match chosen {
+        Partitioning::Preserve => {
+            tracing::info!(target: "kmirror::control", topic, "records keep their partitions");
+        }
+        Partitioning::Key { partitions } => {
+            let there = target.map_or_else(|| "none yet".to_owned(), |count| count.to_string());
+            tracing::info!(
+                target: "kmirror::control",
+                topic,
+                partitions,
+                "records are dealt out by key, as MirrorMaker 1 does: the source has {source} partitions, the target {there}"
+            );
         }
     }
 }

@@ -93,7 +93,7 @@ impl Reign {
 
     /// Over those partitions alone that a group gives us, and with its offsets as the positions.
     pub(super) fn within(mut self, group: Arc<str>, watch: MemberWatch) -> Reign {
-        self.member = Some(Partitions { group, watch, reader: None, known: Arc::default() });
+        self.member = Some(Partitions::new(group, watch));
         self
     }
 

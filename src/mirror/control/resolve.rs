@@ -38,7 +38,9 @@ pub(super) async fn resolve(flow: &Flow, wanted: Vec<Wanted>) -> Resolved {
     for one in wanted {
         let (partition, _, remote, ..) = &one;
         let here = source.leader(&partition.topic, partition.partition);
-        let there = target.leader(&remote.name, partition.partition);
+        // Where records are dealt out by key, a source partition may have no counterpart.
+        let any = || flow.settings.group.as_ref().and_then(|_| target.leader(&remote.name, 0));
+        let there = target.leader(&remote.name, partition.partition).or_else(any);
         if let (Some((here, _)), Some((there, _))) = (here, there) {
             groups.entry((here, there)).or_default().push(one);
         }
@@ -66,7 +68,7 @@ async fn resolve_group(flow: &Flow, wanted: Vec<Wanted>) -> Resolved {
     let partitions: Vec<TopicPartition> = wanted.iter().map(|(partition, ..)| partition.clone()).collect();
     let remotes: Vec<TopicPartition> = wanted
         .iter()
-        .filter(|(_, _, _, standing, _)| matches!(standing, Standing::Pair(_)))
+        .filter(|(_, _, _, standing, _)| matches!(standing, Standing::Pair(pair) if pair.downstream >= 0))
         .map(|(partition, _, remote, ..)| TopicPartition::new(remote.name.clone(), partition.partition))
         .collect();
     let stable = settings.fetch.isolation_level == IsolationLevel::ReadCommitted
@@ -135,7 +137,7 @@ impl Said {
     ) -> Option<TargetLog> {
         // Only a pair has a downstream offset to compare with.
         let end_offset = match standing {
-            Standing::Pair(_) => {
+            Standing::Pair(pair) if pair.downstream >= 0 => {
                 *self.remote_ends.get(&TopicPartition::new(topic.name.clone(), partition.partition))?
             }
             _ => 0,

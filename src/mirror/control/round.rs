@@ -16,6 +16,7 @@ use super::resolve::{Resolved, Wanted, resolve};
 use super::task::{End, Flow};
 use super::{ControlEvent, PartitionStart, TopicReady, TopicRef};
 use crate::client::{ClusterView, GroupOffsets};
+use crate::mirror::Partitioning;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::{FlowStart, StateRecord};
 use crate::mirror::state::{PositionStore, Standing, StoreError, TopicPartition};
@@ -36,6 +37,11 @@ type Starts = BTreeMap<Arc<str>, BTreeMap<i32, PartitionStart>>;
 impl Reign {
     /// Rounds, until nothing more can be done now.
     pub(super) async fn rounds(&mut self, store: &PositionStore) -> Result<(), End> {
+        if let Some(member) = &mut self.member
+            && !member.knows_partitionings(&self.flow).await?
+        {
+            return Ok(());
+        }
         loop {
             let round = self.observe().await;
             let mut news = self.take_in(&round.ready);
@@ -56,6 +62,9 @@ impl Reign {
     async fn observe(&mut self) -> Round {
         let source = topics_of(&self.flow.source.view());
         let mut diff = self.selector.diff(&source, &topics_of(&self.flow.target.view()));
+        if let Some(member) = &mut self.member {
+            member.choose_partitionings(&mut diff, self.flow.settings.group.as_ref());
+        }
         if self.flow.settings.refresh_topics_interval.is_none() {
             let first = || diff.topics.iter().map(|topic| topic.source.clone()).collect();
             let only = &*self.only.get_or_insert_with(first);
@@ -186,6 +195,10 @@ impl Reign {
                 source: source.clone(),
                 remote: remote.clone(),
                 limits: self.limits.get(&remote.name).copied().unwrap_or_default(),
+                partitioning: self
+                    .member
+                    .as_ref()
+                    .map_or(Partitioning::Preserve, |of| of.partitioning(&topic)),
                 starts,
             };
             self.flow.tell(ControlEvent::TopicReady(ready)).await;

@@ -61,6 +61,9 @@ impl Engine {
         }
         let target = source.target;
         for batch in fetched.batches {
+            if self.family_must_hold(key) {
+                return;
+            }
             if self.must_hold(key) {
                 self.hold(key);
                 return;
@@ -76,8 +79,10 @@ impl Engine {
                 return;
             }
         }
-        self.merge_backlog(target);
-        self.schedule(target);
+        for (target, _) in self.targets_of(key) {
+            self.merge_backlog(target);
+            self.schedule(target);
+        }
     }
 
     fn note_watermarks(&mut self, fetched: &Fetched) {
@@ -120,6 +125,7 @@ impl Engine {
         if header.attributes.is_transactional() {
             self.note_transactional(key);
         }
+        let is_dealt = !self.children(key).is_empty();
         let (now_ms, source) = (self.now_ms, &mut self.sources[key.0 as usize]);
         let plan = plan(&header, verdict, position, &limits);
         if !matches!(plan, Plan::Skip(_)) {
@@ -127,10 +133,12 @@ impl Engine {
             source.traffic().read(now_ms, header.max_timestamp, records);
         }
         match plan {
+            Plan::Forward | Plan::Rewrite(_) if is_dealt => self.deal(key, header.next_offset(), &batch),
             Plan::Skip(SkipReason::BelowPosition) => {}
             Plan::Skip(_) => {
                 source.window.skip(header.next_offset());
                 source.counters.batches_skipped += 1;
+                self.deal_nothing(key, header.next_offset());
             }
             Plan::Forward if self.instead_of_its_codec(target, &batch).is_some() => {
                 self.rewrite(key, target, header.next_offset(), RewriteReason::Codec, batch);
@@ -171,7 +179,10 @@ impl Engine {
             });
         };
         let next_offset = offset.saturating_add(1);
-        if next_offset > self.sources[key.0 as usize].window.next_offset() {
+        let is_news = next_offset > self.sources[key.0 as usize].window.next_offset();
+        if is_news && !self.children(key).is_empty() {
+            self.deal(key, next_offset, &batch);
+        } else if is_news {
             self.rewrite(key, target, next_offset, RewriteReason::OldFormat, batch);
         }
         Ok(())
@@ -203,7 +214,7 @@ impl Engine {
         self.enqueue(target, Item::Ready(cargo));
     }
 
-    fn rewrite(
+    pub(super) fn rewrite(
         &mut self,
         key: PartitionKey,
         target: TargetKey,
@@ -215,6 +226,7 @@ impl Engine {
         self.charge(key, bytes);
         let batch_bytes_max = self.targets[target.0 as usize].limits.max_message_bytes;
         let target_codec = self.instead_of_its_codec(target, &batch);
+        let keys = self.filter_of(key);
         let source = &mut self.sources[key.0 as usize];
         let start_offset = source.window.next_offset();
         let entry = source.window.push(next_offset, bytes);
@@ -225,6 +237,7 @@ impl Engine {
             target_codec,
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
+            keys,
         };
         let job = self.start_job(target, Work::Rewrite { batch: batch.bytes, magic: batch.magic, settings });
         let kind = WorkingKind::Batch { entry, reason };

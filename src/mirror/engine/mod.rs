@@ -10,12 +10,14 @@
 //! - `remedy`: what follows a failure, `inquiry`: what only the target's log can tell;
 //! - `regulate`: back-pressure;
 //! - `starts`: where partitions start, and topics that are created anew;
+//! - `deal`: records that are dealt out by key;
 //! - `release`: partitions that somebody else is to copy;
 //! - `table`: the rows that all of these work on, `command`: the words between the engine and its owner.
 
 mod backlog;
 mod buffers;
 mod command;
+mod deal;
 mod inquiry;
 mod intake;
 mod join;
@@ -138,16 +140,21 @@ impl Engine {
 
     /// Takes a source partition on; it is fetched once [`Engine::start`] says from where.
     pub fn add(&mut self, new: &NewPartition) -> PartitionKey {
-        let topic = self.topic_index(new);
-        let target = self.target_key(topic, new);
-        let key = PartitionKey(self.sources.len() as u32);
+        let target = self.target_at(new, new.partition);
+        let key = self.push_source(new, target);
         self.targets[target.0 as usize].sources.push(key);
+        key
+    }
+
+    fn push_source(&mut self, new: &NewPartition, target: TargetKey) -> PartitionKey {
+        let key = PartitionKey(self.sources.len() as u32);
         self.sources.push(Source {
             topic: new.topic.clone(),
             topic_id: new.topic_id,
             topic_id_now: new.topic_id,
             partition: new.partition,
             target,
+            family: deal::Family::Alone,
             leader: None,
             fetch_generation: 0,
             window_generation: 0,
@@ -247,7 +254,8 @@ impl Engine {
     /// The next upstream offset of a partition, as far as the target is known to have it.
     pub fn position(&self, key: PartitionKey) -> Option<i64> {
         let source = self.sources.get(key.0 as usize)?;
-        source.has_position().then(|| source.window.position())
+        let position = self.family_position(key).unwrap_or(source.window.position());
+        source.has_position().then_some(position)
     }
 
     /// Stops fetching, and drops what was not sent: a slow target would take long for it, and it is fetched again. What
@@ -320,13 +328,14 @@ impl Engine {
         self.topics.len() - 1
     }
 
-    fn target_key(&mut self, topic: usize, new: &NewPartition) -> TargetKey {
+    fn target_at(&mut self, new: &NewPartition, partition: i32) -> TargetKey {
+        let topic = self.topic_index(new);
         let found =
-            self.targets.iter().position(|target| target.topic == topic && target.partition == new.partition);
+            self.targets.iter().position(|target| target.topic == topic && target.partition == partition);
         let index = found.unwrap_or_else(|| {
             self.targets.push(Target {
                 topic,
-                partition: new.partition,
+                partition,
                 limits: new.limits,
                 codecs: TakenCodecs::All,
                 merged_bytes_max: join::MERGED_BYTES_MAX,
@@ -351,7 +360,11 @@ impl Engine {
 
     /// Puts a partition into the session of its leader's lane, if it is to be fetched at all.
     fn fetch(&mut self, key: PartitionKey) {
-        let draining = self.draining || self.suspended;
+        if self.parent(key).is_some() {
+            self.go_back_with(key);
+            return;
+        }
+        let draining = self.draining || self.suspended || !self.family_takes(key);
         let Some(source) = self.sources.get_mut(key.0 as usize) else { return };
         let (SourceState::Waiting, Some((broker, epoch)), false) = (&source.state, source.leader, draining)
         else {

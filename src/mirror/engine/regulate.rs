@@ -53,12 +53,19 @@ impl Engine {
 
     /// Takes a partition out of its session and drops what of it was not sent.
     pub(super) fn hold(&mut self, key: PartitionKey) {
+        if !self.children(key).is_empty() {
+            self.leave_session(key);
+            return;
+        }
         let source = &mut self.sources[key.0 as usize];
         if let SourceState::Fetching(broker) = source.state {
             self.commands.push(Command::Fetch(broker, FetchCommand::Remove(key)));
             source.state = SourceState::Held;
         } else if let SourceState::Waiting = source.state {
             source.state = SourceState::Held;
+        }
+        if let Some(parent) = self.parent(key) {
+            self.leave_session(parent);
         }
         self.drop_queued(key);
     }
@@ -110,6 +117,7 @@ impl Engine {
         if let Some(entry) = earliest {
             let freed = self.sources[key.0 as usize].window.rewind_to(entry);
             self.release(key, freed);
+            self.go_back_with(key);
         }
     }
 

@@ -26,11 +26,17 @@ impl Engine {
             self.timers.remove(&(at, Timer::RetrySource(key)));
         }
         self.stopped_sources.remove(&key);
+        for child in self.children(key).to_vec() {
+            self.let_go(child);
+        }
         has_position
     }
 
     /// Whether nothing of a released partition is under way that could still be acknowledged.
     pub fn is_released(&self, key: PartitionKey) -> bool {
+        if let children @ [_, ..] = self.children(key) {
+            return children.iter().all(|&child| self.is_released(child));
+        }
         self.sources.get(key.0 as usize).is_none_or(|source| {
             source.window.bytes() == 0 || self.targets[source.target.0 as usize].stopped.is_some()
         })
@@ -42,10 +48,13 @@ impl Engine {
         self.drop_queued(key);
         let Some(target) = self.target_of(key) else { return 0 };
         let mut in_doubt = 0;
+        for child in self.children(key).to_vec() {
+            in_doubt += self.give_up(child);
+        }
         if let Some(append) = self.targets[target.0 as usize].append.as_mut()
             && append.unacked_of(key) > 0
         {
-            in_doubt = append.unacked_of(key);
+            in_doubt += append.unacked_of(key);
             let kept = append.requeue(Numbering::NextEpoch).into_iter();
             let kept: Vec<_> = kept.filter(|cargo| cargo.source() != Some(key)).collect();
             for cargo in kept.into_iter().rev() {
@@ -62,12 +71,11 @@ impl Engine {
         in_doubt
     }
 
-    /// All partitions that are not released.
+    /// All partitions that are not released, but for those that another one fetches for.
     pub fn held(&self) -> Vec<PartitionKey> {
         let keyed = (0..).map(PartitionKey).zip(&self.sources);
-        keyed
-            .filter(|(_, source)| !matches!(source.state, SourceState::Released))
-            .map(|(key, _)| key)
-            .collect()
+        let is_held =
+            |source: &super::Source| !matches!(source.state, SourceState::Released) && !source.is_child();
+        keyed.filter(|(_, source)| is_held(source)).map(|(key, _)| key).collect()
     }
 }

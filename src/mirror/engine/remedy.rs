@@ -244,6 +244,7 @@ impl Engine {
             target_codec: codecs.instead_of(None, &cargo.batch),
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
+            keys: None,
         };
         let batch = cargo.batch.clone();
         let bytes = batch.len();
@@ -376,7 +377,7 @@ impl Engine {
         message: String,
         retry: Option<Duration>,
     ) {
-        self.leave_session(key);
+        self.leave_session(self.parent(key).unwrap_or(key));
         let retry_ms = retry.map(|delay| self.now_ms + delay.as_millis() as i64);
         let source = &mut self.sources[key.0 as usize];
         // What is left of it is no matter of ours any more.

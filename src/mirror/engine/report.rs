@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::status::{BrokerStatus, Event, PartitionStatus, TOPIC_GONE};
+use super::super::status::{BrokerStatus, Counters, Event, PartitionStatus, TOPIC_GONE};
+use super::deal::Family;
 use super::{Engine, Source, SourceState, Watermarks};
 use crate::client::{IsolationLevel, PartitionKey};
 use crate::mirror::measure::TrafficStatus;
@@ -55,7 +56,15 @@ impl Source {
         self.window_generation > self.void_generation && !is_elsewhere
     }
 
+    /// Whether another one fetches for it.
+    pub(super) fn is_child(&self) -> bool {
+        matches!(self.family, Family::Child { .. })
+    }
+
     fn is_unwatched(&self) -> bool {
+        if self.is_child() {
+            return false;
+        }
         match &self.state {
             SourceState::Fetching(_) | SourceState::Released => false,
             SourceState::Stopped(stopped) => stopped.reason != TOPIC_GONE,
@@ -98,7 +107,8 @@ impl Engine {
 
     /// The positions of all partitions that have started.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
-        self.sources.iter().filter(|source| source.has_position()).map(|source| self.position_of(source))
+        let is_one = |source: &&Source| source.has_position() && !source.is_child();
+        self.sources.iter().filter(is_one).map(|source| self.position_of(source))
     }
 
     /// How far a partition is, also while its place in the source's log is looked for.
@@ -117,6 +127,13 @@ impl Engine {
         self.producer
     }
 
+    /// The position of the child that is behind, where there are any.
+    fn position_in(&self, source: &Source) -> i64 {
+        let Family::Parent(children) = &source.family else { return source.window.position() };
+        let positions = children.iter().map(|child| self.sources[child.0 as usize].window.position());
+        positions.min().unwrap_or(source.window.position())
+    }
+
     fn position_of(&self, source: &Source) -> Position {
         let target = &self.targets[source.target.0 as usize];
         let topic = &self.topics[target.topic];
@@ -126,7 +143,7 @@ impl Engine {
             partition: source.partition,
             remote_topic: topic.name.clone(),
             remote_topic_id: topic.topic_id,
-            upstream: source.window.position(),
+            upstream: self.position_in(source),
             downstream: source.window.downstream(),
             leader_epoch: source.last_fetched_epoch,
         }
@@ -134,7 +151,8 @@ impl Engine {
 
     /// All partitions but those that somebody else copies, by (source topic, partition).
     pub fn partitions(&self) -> BTreeMap<(Arc<str>, i32), PartitionStatus> {
-        let here = self.sources.iter().filter(|source| !matches!(source.state, SourceState::Released));
+        let is_here = |source: &&Source| !matches!(source.state, SourceState::Released) && !source.is_child();
+        let here = self.sources.iter().filter(is_here);
         here.map(|source| {
             let target = &self.targets[source.target.0 as usize];
             let started = source.has_position();
@@ -156,7 +174,7 @@ impl Engine {
                 queued_batches: target.queue.len() as u64,
                 unacknowledged_batches: target.append.as_ref().map_or(0, |append| append.unacked() as u64),
                 stopped,
-                position: started.then(|| source.window.position()),
+                position: started.then(|| self.position_in(source)),
                 downstream: source.window.downstream(),
                 end_at_start: source.end_at_start,
                 high_watermark: source.watermarks.map(|watermarks| watermarks.high),
@@ -174,11 +192,18 @@ impl Engine {
                     .traffic
                     .as_ref()
                     .map_or(TrafficStatus::default(), |traffic| traffic.status(self.now_ms)),
-                counters: source.counters,
+                counters: self.counters_of(source),
             };
             ((source.topic.clone(), source.partition), status)
         })
         .collect()
+    }
+
+    /// With those of its children, which do the work.
+    fn counters_of(&self, source: &Source) -> Counters {
+        let Family::Parent(children) = &source.family else { return source.counters };
+        let children = children.iter().map(|child| self.sources[child.0 as usize].counters);
+        children.fold(source.counters, Counters::plus)
     }
 
     /// Of the source topics that `is_wanted`: the newest record timestamp that is on the target, and how old the last record

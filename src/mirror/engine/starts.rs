@@ -17,6 +17,9 @@ use crate::client::PartitionKey;
 impl Engine {
     /// Starts (or starts anew) a partition at an upstream offset.
     pub fn start(&mut self, key: PartitionKey, offset: i64, downstream: Option<i64>, now: Duration) {
+        for child in self.children(key).to_vec() {
+            self.start(child, offset, None, now);
+        }
         self.leave_session(key);
         self.drop_queued(key);
         self.drop_refused(key);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::deal::Family;
 use super::mapping::Mapping;
 use crate::client::{IsolationLevel, PartitionKey, TargetKey};
 use crate::mirror::append::Append;
@@ -26,6 +27,7 @@ pub(super) struct Source {
     pub(super) topic_id_now: Uuid,
     pub(super) partition: i32,
     pub(super) target: TargetKey,
+    pub(super) family: Family,
     pub(super) leader: Option<(i32, i32)>,
     pub(super) fetch_generation: u32,
     pub(super) window_generation: u32,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::super::Partitioning;
 use super::super::control::{PartitionStart, Planned, TopicReady, TopicRef};
 use super::super::engine::NewPartition;
 use super::super::plan::TargetLimits;
@@ -40,7 +41,7 @@ impl Owner {
         }
         self.engine.set_limits(&ready.remote.name, ready.limits);
         for (&partition, start) in &ready.starts {
-            let key = self.key_of(&ready.source, &ready.remote, ready.limits, partition);
+            let key = self.key_of(&ready.source, &ready.remote, ready.limits, partition, ready.partitioning);
             match start {
                 PartitionStart::At(at) => {
                     if let Some(gap) = &at.gap {
@@ -92,19 +93,24 @@ impl Owner {
         remote: &TopicRef,
         limits: TargetLimits,
         partition: i32,
+        partitioning: Partitioning,
     ) -> PartitionKey {
         let topic = source.name.clone();
         if let Some(&key) = self.keys.get(&(topic.clone(), partition)) {
             return key;
         }
-        let key = self.engine.add(&NewPartition {
+        let new = NewPartition {
             topic: topic.clone(),
             topic_id: source.id,
             partition,
             remote_topic: remote.name.clone(),
             remote_topic_id: remote.id,
             limits,
-        });
+        };
+        let key = match partitioning {
+            Partitioning::Preserve => self.engine.add(&new),
+            Partitioning::Key { partitions } => self.engine.add_by_key(&new, partitions),
+        };
         self.keys.insert((topic, partition), key);
         key
     }
@@ -144,7 +150,7 @@ impl Owner {
             // Where a group gives partitions out, those that never started may be anybody's.
             let planned = if self.settings.group.is_some() { 0 } else { source.partitions };
             for partition in 0..planned {
-                self.key_of(source, &remote, TargetLimits::default(), partition);
+                self.key_of(source, &remote, TargetLimits::default(), partition, Partitioning::Preserve);
             }
         }
         let held = self.engine.held();

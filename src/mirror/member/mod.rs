@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use assign::Strategy;
+
+use super::WantedPartitioning;
 pub(super) use holder::{Member, MemberWatch};
-pub(super) use offsets::{GroupOffsetStore, GroupReader};
+pub(super) use offsets::{GroupOffsetStore, GroupReader, Partitionings};
 
 /// How to be a member of the source's group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct MemberSettings {
     pub rebalance_timeout: Duration,
     /// `heartbeat.interval.ms`.
     pub heartbeat_interval: Duration,
+    /// `kmirror.partitioning`.
+    pub partitioning: WantedPartitioning,
 }
 
 impl MemberSettings {
@@ -50,6 +54,7 @@ impl MemberSettings {
             session_timeout: Duration::from_secs(45),
             rebalance_timeout: Duration::from_secs(300),
             heartbeat_interval: Duration::from_secs(3),
+            partitioning: WantedPartitioning::default(),
         }
     }
 

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::holder::MemberWatch;
 use crate::client::{Cluster, CommittedOffset, Error, ErrorCode, GroupOffsets};
+use crate::mirror::Partitioning;
 use crate::mirror::state::records::{Position, StateRecord};
 use crate::mirror::state::{PositionStore, Remembered, Save, StoreError, TopicPartition};
 use uuid::Uuid;
@@ -25,9 +26,13 @@ pub(in crate::mirror) struct GroupOffsetStore {
     source: Cluster,
     group: Arc<str>,
     member: MemberWatch,
+    partitionings: watch::Receiver<Partitionings>,
     store: PositionStore,
     inbox: mpsc::Receiver<Save>,
 }
+
+/// What was chosen for topics.
+pub(in crate::mirror) type Partitionings = BTreeMap<Arc<str>, Partitioning>;
 
 /// What is known of the offsets of a group, for whoever decides where partitions start.
 #[derive(Clone, Debug)]
@@ -37,6 +42,20 @@ pub(in crate::mirror) struct GroupReader {
 }
 
 impl GroupReader {
+    /// What was chosen for the topics that the group has offsets of.
+    ///
+    /// # Errors
+    /// When the group's coordinator cannot be asked.
+    pub(in crate::mirror) async fn partitionings(&self) -> Result<Partitionings, Error> {
+        let group = self.group.clone();
+        let mut answers = self.source.fetch_group_offsets(std::slice::from_ref(&group)).await;
+        let offsets = answers.remove(&group).unwrap_or_else(|| Ok(GroupOffsets::new()))?;
+        let chosen = offsets.into_iter().filter_map(|((topic, _), committed)| {
+            Some((topic, Partitioning::from_metadata(&committed.metadata)?))
+        });
+        Ok(chosen.collect())
+    }
+
     /// Takes what the group has committed for `partitions` into `store`; tells of which topics it has committed anything.
     ///
     /// # Errors
@@ -77,6 +96,7 @@ impl GroupOffsetStore {
         source: &Cluster,
         group: &Arc<str>,
         member: MemberWatch,
+        partitionings: watch::Receiver<Partitionings>,
     ) -> (PositionStore, GroupReader, GroupOffsetStore) {
         let (store, inbox) = PositionStore::of(Remembered::default());
         let reader = GroupReader { source: source.clone(), group: group.clone() };
@@ -84,6 +104,7 @@ impl GroupOffsetStore {
             source: source.clone(),
             group: group.clone(),
             member,
+            partitionings,
             store: store.clone(),
             inbox,
         };
@@ -113,12 +134,18 @@ impl GroupOffsetStore {
         Ok(())
     }
 
+    fn committed(&self, at: &TopicPartition, offset: i64) -> ((Arc<str>, i32), CommittedOffset) {
+        let partitioning = self.partitionings.borrow().get(&at.topic).copied();
+        let metadata = partitioning.map_or_else(String::new, Partitioning::to_metadata);
+        ((at.topic.clone(), at.partition), CommittedOffset { offset, metadata: Arc::from(metadata) })
+    }
+
     async fn commit(&self, wanted: BTreeMap<TopicPartition, i64>) -> Result<(), StoreError> {
         let mut last = "no member of the group now".to_owned();
         for tries in 0..TRIES_MAX {
             let state = self.member.state();
             let mine = wanted.iter().filter(|(at, _)| state.may_commit.contains(*at));
-            let offsets: GroupOffsets = mine.map(|(at, &offset)| key_and_offset(at, offset)).collect();
+            let offsets: GroupOffsets = mine.map(|(at, &offset)| self.committed(at, offset)).collect();
             if offsets.is_empty() {
                 return Ok(());
             }
@@ -138,10 +165,6 @@ impl GroupOffsetStore {
         }
         Err(StoreError::Later { reason: last })
     }
-}
-
-fn key_and_offset(at: &TopicPartition, offset: i64) -> ((Arc<str>, i32), CommittedOffset) {
-    ((at.topic.clone(), at.partition), CommittedOffset { offset, metadata: Arc::from("") })
 }
 
 /// The offset of a topic that is gone has no place to go, and nobody misses it.
