@@ -102,6 +102,7 @@ fn group_of(strategy: &str) -> (String, String, String) {
     let name = strategy.to_lowercase();
     let class = match strategy {
         "default" => String::new(),
+        "consumer" => "group.protocol=consumer\n".to_owned(),
         class => format!("partition.assignment.strategy=org.apache.kafka.clients.consumer.{class}\n"),
     };
     (format!("job-{name}"), format!("shared-{name}"), class)
@@ -167,6 +168,12 @@ fn processes_share_a_group_under_the_cooperative_assignor() -> Result<()> {
 fn processes_share_a_group_under_round_robin_and_sticky() -> Result<()> {
     share("RoundRobinAssignor", false)?;
     share("StickyAssignor", false)
+}
+
+/// The coordinator deals partitions out (KIP-848); a Java consumer of the classic kind may be in the same group.
+#[test]
+fn processes_share_a_group_of_the_newer_protocol() -> Result<()> {
+    share("consumer", false)
 }
 
 /// Two MirrorMakers of 3.9.1 are replaced one after the other, with traffic flowing. MirrorMaker 1 deals records out by key, so

@@ -5,11 +5,12 @@
 use std::ops::RangeInclusive;
 
 use kafka_protocol::messages::{
-    ApiKey, CreateAclsRequest, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
-    CreateTopicsResponse, DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest,
-    DescribeAclsResponse, DescribeClusterRequest, DescribeClusterResponse, DescribeConfigsRequest,
-    DescribeGroupsRequest, DescribeProducersRequest, DescribeTransactionsRequest, FetchRequest,
-    FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse,
+    ApiKey, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, CreateAclsRequest,
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeAclsResponse,
+    DescribeClusterRequest, DescribeClusterResponse, DescribeConfigsRequest, DescribeGroupsRequest,
+    DescribeProducersRequest, DescribeTransactionsRequest, FetchRequest, FetchResponse,
+    FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse,
     IncrementalAlterConfigsRequest, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
     JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
     ListOffsetsRequest, ListTransactionsRequest, ListTransactionsResponse, MetadataRequest, MetadataResponse,
@@ -208,6 +209,17 @@ impl Api for HeartbeatRequest {
     const OURS: RangeInclusive<i16> = 1..=4;
     fn refusal(response: &HeartbeatResponse) -> (ErrorCode, Option<String>) {
         (ErrorCode(response.error_code), None)
+    }
+    fn throttle_time_ms(response: &Self::Response) -> i32 {
+        response.throttle_time_ms
+    }
+}
+
+impl Api for ConsumerGroupHeartbeatRequest {
+    const API: ApiKey = ApiKey::ConsumerGroupHeartbeat;
+    const OURS: RangeInclusive<i16> = 0..=1;
+    fn refusal(response: &ConsumerGroupHeartbeatResponse) -> (ErrorCode, Option<String>) {
+        (ErrorCode(response.error_code), words(response.error_message.as_ref()))
     }
     fn throttle_time_ms(response: &Self::Response) -> i32 {
         response.throttle_time_ms

@@ -101,6 +101,12 @@ impl ErrorCode {
     pub const MEMBER_ID_REQUIRED: ErrorCode = ErrorCode(79);
     /// Another member took over the static member id.
     pub const FENCED_INSTANCE_ID: ErrorCode = ErrorCode(82);
+    /// The member belongs to an older epoch (KIP-848).
+    pub const FENCED_MEMBER_EPOCH: ErrorCode = ErrorCode(110);
+    /// Another member holds the static member id still (KIP-848).
+    pub const UNRELEASED_INSTANCE_ID: ErrorCode = ErrorCode(111);
+    /// The member's epoch has changed; the newer one is in its next heartbeat (KIP-848).
+    pub const STALE_MEMBER_EPOCH: ErrorCode = ErrorCode(113);
     /// The coordinator does not know the transactional id.
     pub const TRANSACTIONAL_ID_NOT_FOUND: ErrorCode = ErrorCode(105);
     /// The broker does not know the topic id.

@@ -78,7 +78,10 @@ pub use api::Api;
 pub use cluster::{Answer, Cluster, CoordinatorKind, Node};
 pub use code::{Class, ErrorCode, Refresh, Scope};
 pub use error::{Error, Subject};
-pub use group::{Assign, Election, GroupEvent, GroupSettings, LostReason, Membership, Rejoin, Role};
+pub use group::{
+    Assign, ByTopicId, ConsumerEvent, ConsumerMembership, ConsumerReport, ConsumerSettings, Election,
+    GroupEvent, GroupSettings, LostReason, Membership, Rejoin, Role,
+};
 pub use lane::{
     AbortedTransaction, FetchCommand, FetchEvent, FetchPartition, Fetched, FetchedBatch, LaneId,
     PartitionKey, ProduceAnswer, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, RecordError,

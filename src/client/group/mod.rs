@@ -1,4 +1,5 @@
-//! A member of a classic group (KIP-62, KIP-394), for whatever its caller uses the group for.
+//! A member of a classic group (KIP-62, KIP-394), for whatever its caller uses the group for; `consumer` is a member of the newer
+//! kind (KIP-848), whose coordinator deals partitions out by itself.
 //!
 //! The machine decides what comes next from what the coordinator answers; the driver sends one request at a time on a
 //! connection of its own, because the coordinator holds JoinGroup and SyncGroup until all members have come. What the
@@ -7,6 +8,7 @@
 //! Times are told as the moments at which requests were sent: the coordinator cannot have given the member up before the
 //! session timeout has passed since then.
 
+mod consumer;
 mod driver;
 mod machine;
 
@@ -16,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+pub use consumer::{ByTopicId, ConsumerEvent, ConsumerMembership, ConsumerReport, ConsumerSettings};
 pub use driver::Membership;
 pub use machine::{LostReason, Role};
 

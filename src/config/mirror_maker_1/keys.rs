@@ -132,10 +132,7 @@ const OF_A_MEMBER: &[(&str, Effect)] = &[
     ("group.id", Effect::Used),
     ("group.instance.id", Effect::Used),
     ("group.protocol", Effect::Used),
-    (
-        "group.remote.assignor",
-        Effect::Nothing("this member speaks the classic protocol, under which members deal partitions out"),
-    ),
+    ("group.remote.assignor", Effect::Used),
     ("heartbeat.interval.ms", Effect::Used),
     ("max.poll.interval.ms", Effect::Used),
     ("partition.assignment.strategy", Effect::Used),

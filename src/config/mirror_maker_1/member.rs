@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::reader::{Fallback, Reader};
 use super::super::values;
-use crate::mirror::member::{MemberSettings, Strategy};
+use crate::mirror::member::{GroupProtocol, MemberSettings, Strategy};
 
 /// Reads it; `None` without a group, which is a problem of its own.
 pub(super) fn read(reader: &mut Reader<'_>) -> Option<MemberSettings> {
@@ -31,7 +31,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<MemberSettings> {
         member.strategies = strategies;
     }
     warn_of_auto_commit(reader);
-    warn_of_protocol(reader);
+    member.protocol = protocol(reader);
+    if member.protocol != GroupProtocol::Classic {
+        // The brokers' default; they do not tell.
+        member.session_timeout = MemberSettings::new("").session_timeout;
+    }
     Some(member)
 }
 
@@ -64,13 +68,21 @@ fn warn_of_auto_commit(reader: &mut Reader<'_>) {
     }
 }
 
-fn warn_of_protocol(reader: &mut Reader<'_>) {
+/// Under the newer protocol the coordinator says how often it wants to hear of us, and deals partitions out.
+fn protocol(reader: &mut Reader<'_>) -> GroupProtocol {
     let key = "group.protocol";
-    let Some(setting) = reader.scope.get(key) else { return };
-    if setting.value.trim().eq_ignore_ascii_case("consumer") {
-        let message = format!(
-            "{key}=consumer: this member speaks the classic protocol; brokers from 4.0 on let members of both kinds into one group"
-        );
-        reader.warning(setting, message);
+    let words = [("classic", false), ("consumer", true)];
+    if !reader.choice(key, &words, "classic").unwrap_or_default() {
+        return GroupProtocol::Classic;
     }
+    for key in ["partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"] {
+        if let Some(setting) = reader.scope.get(key) {
+            reader.warning(
+                setting,
+                format!("{key} has no effect under group.protocol=consumer: the brokers decide"),
+            );
+        }
+    }
+    let assignor = reader.scope.get("group.remote.assignor").map(|setting| Arc::from(setting.value.trim()));
+    GroupProtocol::Consumer { remote_assignor: assignor }
 }

@@ -73,7 +73,7 @@ impl Partitions {
                     if kept.is_none() {
                         say(&topic.source, chosen, topic.view.partitions, target);
                         self.partitionings
-                            .send_modify(|known| drop(known.insert(topic.source.clone(), chosen)));
+                            .send_modify(|known| known.extend([(topic.source.clone(), chosen)]));
                     }
                     if let (Partitioning::Key { .. }, Some(there)) = (chosen, there) {
                         topic.action = Action::Keep(TopicView { partitions: topic.view.partitions, ..there });

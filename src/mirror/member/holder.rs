@@ -14,13 +14,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
 
-use super::MemberSettings;
 use super::assign::{Counts, Members, Strategy, assign};
 use super::ownership::{Next, Ownership};
 use super::protocol::{PROTOCOL_TYPE, Subscription, decode_assignment, encode_assignment};
+use super::{GroupProtocol, MemberSettings};
 use crate::client::{
-    Cluster, ClusterView, Election, GroupEvent, GroupIdentity, GroupSettings, Membership, Rejoin, Role,
+    ByTopicId, Cluster, ClusterView, ConsumerEvent, ConsumerMembership, ConsumerReport, ConsumerSettings,
+    Election, Error, GroupEvent, GroupIdentity, GroupSettings, Membership, Rejoin, Role,
 };
 use crate::mirror::FlowSettings;
 use crate::mirror::control::{ControlEvent, Released};
@@ -116,6 +118,8 @@ impl Member {
             heard: Instant::now(),
             is_member: false,
             giving_up: None,
+            assignment: Vec::new(),
+            identity: None,
             events,
             state,
         };
@@ -180,12 +184,65 @@ struct Holder {
     heard: Instant,
     is_member: bool,
     giving_up: Option<oneshot::Receiver<Released>>,
+    /// What the coordinator says that we are to own, where it deals partitions out.
+    assignment: ByTopicId,
+    identity: Option<GroupIdentity>,
     events: mpsc::Sender<ControlEvent>,
     state: watch::Sender<MemberState>,
 }
 
+/// The membership, of either kind.
+enum Link {
+    Classic(Membership),
+    Consumer(ConsumerMembership),
+}
+
+enum LinkEvent {
+    Classic(GroupEvent),
+    Consumer(ConsumerEvent),
+}
+
+/// Whether the members' epoch is another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Anew,
+    Before,
+}
+
+impl Link {
+    async fn next(&mut self) -> Option<LinkEvent> {
+        match self {
+            Link::Classic(member) => member.next().await.map(LinkEvent::Classic),
+            Link::Consumer(member) => member.next().await.map(LinkEvent::Consumer),
+        }
+    }
+
+    /// What counts from the next join or heartbeat on.
+    fn say(&self, words: Vec<Bytes>, report: impl FnOnce() -> ConsumerReport) {
+        match self {
+            Link::Classic(member) => member.set_metadata(words),
+            Link::Consumer(member) => member.report(report()),
+        }
+    }
+
+    /// What counts from now on.
+    fn rejoin(&self, words: Vec<Bytes>, report: impl FnOnce() -> ConsumerReport) {
+        match self {
+            Link::Classic(member) => member.rejoin(words),
+            Link::Consumer(member) => member.report(report()),
+        }
+    }
+
+    async fn leave(self) {
+        match self {
+            Link::Classic(member) => member.leave().await,
+            Link::Consumer(member) => member.leave().await,
+        }
+    }
+}
+
 enum Wake {
-    Event(Option<GroupEvent>),
+    Event(Option<LinkEvent>),
     GivenUp(Option<Released>),
     View,
     Silence,
@@ -195,37 +252,47 @@ impl Holder {
     async fn run(mut self, mut left: oneshot::Receiver<Leave>) {
         let mut views = self.source.watch();
         self.topics = self.wanted(&views.borrow_and_update().clone());
-        let mut membership = self.join();
+        let mut link = self.join();
         let how = loop {
             let silence = self.heard + self.member.session_timeout;
             let wake = tokio::select! {
                 biased;
                 how = &mut left => break how.unwrap_or(Leave::ByTimeout),
-                event = membership.next() => Wake::Event(event),
+                event = link.next() => Wake::Event(event),
                 released = given_up(&mut self.giving_up) => Wake::GivenUp(released),
                 Ok(()) = views.changed() => Wake::View,
                 () = sleep_until(silence), if self.is_member => Wake::Silence,
             };
             let next = match wake {
-                Wake::Event(Some(event)) => self.on_event(event, &membership),
+                Wake::Event(Some(LinkEvent::Classic(event))) => self.on_event(event, &link),
+                Wake::Event(Some(LinkEvent::Consumer(event))) => self.on_consumer_event(event, &link),
                 // The driver ends only when nobody listens.
                 Wake::Event(None) => break Leave::ByTimeout,
                 Wake::GivenUp(released) => self.on_given_up(released),
-                Wake::View => self.on_view(&views.borrow_and_update().clone(), &membership),
+                Wake::View => self.on_view(&views.borrow_and_update().clone(), &link),
                 Wake::Silence => {
                     self.lose("nothing was heard of the group's coordinator for a session".to_owned());
                     Next::Stay
                 }
             };
-            self.carry_out(next, &membership).await;
+            self.carry_out(next, &link).await;
         };
         match how {
-            Leave::Now => membership.leave().await,
-            Leave::ByTimeout => drop(membership),
+            Leave::Now => link.leave().await,
+            Leave::ByTimeout => drop(link),
         }
     }
 
-    fn join(&self) -> Membership {
+    fn join(&self) -> Link {
+        if let GroupProtocol::Consumer { remote_assignor } = &self.member.protocol {
+            let settings = ConsumerSettings {
+                group_id: self.member.group_id.clone(),
+                group_instance_id: self.member.group_instance_id.clone(),
+                rebalance_timeout: self.member.rebalance_timeout,
+                remote_assignor: remote_assignor.clone(),
+            };
+            return Link::Consumer(ConsumerMembership::join(&self.source, settings, self.topics.clone()));
+        }
         let settings = GroupSettings {
             group_id: self.member.group_id.clone(),
             protocol_type: Arc::from(PROTOCOL_TYPE),
@@ -238,7 +305,19 @@ impl Holder {
         };
         let (source, counts) = (self.source.clone(), self.counts.clone());
         let assign = move |election: &Election<'_>| deal_out(&source, &counts, election);
-        Membership::join(&self.source, settings, self.words(), Box::new(assign))
+        Link::Classic(Membership::join(&self.source, settings, self.words(), Box::new(assign)))
+    }
+
+    /// What we own, by the ids of the topics.
+    fn report(&self) -> ConsumerReport {
+        let view = self.source.view();
+        let mut owned: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
+        for at in &self.ownership.may_commit() {
+            if let Some(topic) = view.topic(&at.topic) {
+                owned.entry(topic.id).or_default().push(at.partition);
+            }
+        }
+        ConsumerReport { topics: self.topics.clone(), owned: owned.into_iter().collect() }
     }
 
     /// What we say of ourselves under each strategy.
@@ -247,7 +326,67 @@ impl Holder {
         strategies.map(|&strategy| self.ownership.subscription(strategy, &self.topics).encode()).collect()
     }
 
-    fn on_event(&mut self, event: GroupEvent, membership: &Membership) -> Next {
+    fn on_consumer_event(&mut self, event: ConsumerEvent, link: &Link) -> Next {
+        match event {
+            ConsumerEvent::Heard { epoch, member_id, assignment, sent } => {
+                (self.heard, self.is_member) = (self.heard.max(sent), true);
+                if let Some(assignment) = assignment {
+                    self.assignment = assignment;
+                }
+                let is_new = self.generation != epoch;
+                self.generation = epoch;
+                let group_instance_id = self.member.group_instance_id.clone();
+                self.identity = Some(GroupIdentity { generation: epoch, member_id, group_instance_id });
+                self.reconcile(if is_new { Told::Anew } else { Told::Before })
+            }
+            ConsumerEvent::Lost { reason } => {
+                self.assignment = Vec::new();
+                self.lose(reason.to_string());
+                link.say(self.words(), || self.report());
+                Next::Stay
+            }
+            ConsumerEvent::Trouble(error) => self.on_trouble(error),
+        }
+    }
+
+    /// From the assignment of a coordinator that deals out by itself: it may name topics that we do not see yet.
+    fn reconcile(&mut self, told: Told) -> Next {
+        let Some(identity) = self.identity.clone().filter(|_| self.is_member) else { return Next::Stay };
+        if self.giving_up.is_some() {
+            self.tell(Some(identity));
+            return Next::Stay;
+        }
+        let view = self.source.view();
+        let mut partitions = BTreeSet::new();
+        for (topic, indexes) in &self.assignment {
+            match view.topic_by_id(*topic) {
+                Some(topic) => {
+                    partitions.extend(indexes.iter().map(|&at| TopicPartition::new(topic.name.clone(), at)));
+                }
+                None => self.source.request_refresh(),
+            }
+        }
+        let before: Vec<TopicPartition> = self.ownership.owned().keys().cloned().collect();
+        let next = self.ownership.assigned(self.generation, partitions);
+        let is_same = next == Next::Stay && self.ownership.owned().keys().eq(&before);
+        if told == Told::Anew || !is_same {
+            self.tell(Some(identity));
+        }
+        // What was taken on is owned from now on, and the coordinator is told.
+        if next == Next::Stay && !is_same { Next::Rejoin } else { next }
+    }
+
+    fn on_trouble(&mut self, error: Error) -> Next {
+        if error.is_retriable() {
+            tracing::debug!(target: "kmirror::member", error = %error.chain(), "the group");
+            self.state.send_modify(|state| state.trouble = Some(error.chain()));
+        } else {
+            self.refuse(error.chain());
+        }
+        Next::Stay
+    }
+
+    fn on_event(&mut self, event: GroupEvent, link: &Link) -> Next {
         match event {
             GroupEvent::Joined { generation, member_id, assignment, role, sent, .. } => {
                 let Some(partitions) = decode_assignment(&assignment) else {
@@ -278,18 +417,10 @@ impl Holder {
             GroupEvent::Rebalancing => self.ownership.rebalance(),
             GroupEvent::Lost { reason } => {
                 self.lose(reason.to_string());
-                membership.set_metadata(self.words());
+                link.say(self.words(), || self.report());
                 Next::Stay
             }
-            GroupEvent::Trouble(error) if error.is_retriable() => {
-                tracing::debug!(target: "kmirror::member", error = %error.chain(), "the group");
-                self.state.send_modify(|state| state.trouble = Some(error.chain()));
-                Next::Stay
-            }
-            GroupEvent::Trouble(error) => {
-                self.refuse(error.chain());
-                Next::Stay
-            }
+            GroupEvent::Trouble(error) => self.on_trouble(error),
         }
     }
 
@@ -311,17 +442,23 @@ impl Holder {
     }
 
     /// Topics come and go; who leads also sees when they grow.
-    fn on_view(&mut self, view: &Arc<ClusterView>, membership: &Membership) -> Next {
+    fn on_view(&mut self, view: &Arc<ClusterView>, link: &Link) -> Next {
         let topics = self.wanted(view);
         let has_grown = self.role == Role::Leader
             && self.counts.borrow().iter().any(|(topic, &count)| count_of(view, topic) != Some(count));
         let is_new = topics != self.topics;
         self.topics = topics;
+        if matches!(link, Link::Consumer(_)) {
+            return match self.reconcile(Told::Before) {
+                Next::Stay if is_new => Next::Rejoin,
+                next => next,
+            };
+        }
         if self.is_member && (is_new || has_grown) {
             return self.ownership.rebalance();
         }
         if is_new {
-            membership.set_metadata(self.words());
+            link.say(self.words(), || self.report());
         }
         Next::Stay
     }
@@ -334,12 +471,12 @@ impl Holder {
             .collect()
     }
 
-    async fn carry_out(&mut self, next: Next, membership: &Membership) {
+    async fn carry_out(&mut self, next: Next, link: &Link) {
         match next {
             Next::Stay => {}
             Next::Rejoin => {
                 self.tell_owned();
-                membership.rejoin(self.words());
+                link.rejoin(self.words(), || self.report());
             }
             Next::GiveUp(partitions) => {
                 self.tell_owned();

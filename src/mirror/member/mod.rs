@@ -19,9 +19,8 @@ mod sticky;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use assign::Strategy;
-
 use super::WantedPartitioning;
+pub use assign::Strategy;
 pub(super) use holder::{Member, MemberWatch};
 pub(super) use offsets::{GroupOffsetStore, GroupReader, Partitionings};
 
@@ -42,6 +41,21 @@ pub struct MemberSettings {
     pub heartbeat_interval: Duration,
     /// `kmirror.partitioning`.
     pub partitioning: WantedPartitioning,
+    /// `group.protocol`.
+    pub protocol: GroupProtocol,
+}
+
+/// `group.protocol`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// The members deal partitions out.
+    #[default]
+    Classic,
+    /// The coordinator does (KIP-848).
+    Consumer {
+        /// `group.remote.assignor`.
+        remote_assignor: Option<Arc<str>>,
+    },
 }
 
 impl MemberSettings {
@@ -55,6 +69,7 @@ impl MemberSettings {
             rebalance_timeout: Duration::from_secs(300),
             heartbeat_interval: Duration::from_secs(3),
             partitioning: WantedPartitioning::default(),
+            protocol: GroupProtocol::default(),
         }
     }
 

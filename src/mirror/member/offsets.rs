@@ -176,6 +176,8 @@ fn refusal(error: Error) -> Option<Error> {
 /// end with the rebalance.
 fn passes(error: &Error) -> bool {
     let of_a_rebalance = [
+        ErrorCode::STALE_MEMBER_EPOCH,
+        ErrorCode::FENCED_MEMBER_EPOCH,
         ErrorCode::ILLEGAL_GENERATION,
         ErrorCode::UNKNOWN_MEMBER_ID,
         ErrorCode::REBALANCE_IN_PROGRESS,
