@@ -30,7 +30,7 @@ pub(super) fn status() -> ReplicatorStatus {
             bytes: 7_000,
             batches_verbatim: 6,
             batches_merged: 2,
-            batches_rewritten: [1, 0, 0, 0, 3, 0],
+            batches_rewritten: [1, 0, 0, 0, 3, 0, 0],
             batches_skipped: 4,
             records_skipped: 1,
             resends: 9,
