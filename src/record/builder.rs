@@ -204,15 +204,19 @@ impl BatchBuilder {
     /// Compresses the records and completes the header.
     pub fn build(mut self) -> Result<Bytes, Error> {
         let codec = self.options.attributes.codec()?;
-        let mut batch = if codec == Codec::None {
-            std::mem::take(&mut self.bytes)
-        } else {
+        if codec != Codec::None {
             let mut batch = Vec::with_capacity(HEADER_BYTES + self.bytes.len() / 2);
             batch.resize(HEADER_BYTES, 0);
             compress(codec, &self.bytes[HEADER_BYTES..], &mut batch)?;
-            batch
-        };
-        let header = self.header(batch.len())?;
+            self.bytes = batch;
+        }
+        self.build_encoded()
+    }
+
+    /// Completes the header of a batch whose records stand as they are to be sent, compressed if its options say so.
+    pub(super) fn build_encoded(self) -> Result<Bytes, Error> {
+        let header = self.header(self.bytes.len())?;
+        let mut batch = self.bytes;
         batch[..HEADER_BYTES].copy_from_slice(&header);
         seal(&mut batch);
         Ok(Bytes::from(batch))

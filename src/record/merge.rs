@@ -3,7 +3,8 @@
 //! A broker's work is per batch, and a produce request takes one batch per partition (KIP-98): small neighbours cost
 //! the target most of all. Uncompressed ones are merged by copying the bodies of their records and writing three
 //! numbers of each anew: length, timestamp delta (the base timestamp is the first batch's) and offset delta. Compressed
-//! ones have these numbers inside the compressed stream and cost a round through the codec.
+//! ones have these numbers inside the compressed stream and cost a round through the codec, but for LZ4 batches of one
+//! record ([`splice`](super::splice)).
 //!
 //! Attributes are treated as in a patch: the codec stays, all else goes. The checksums of the parts are verified while
 //! they are at hand, because the new one would hide damage; offset deltas must count up from 0, because brokers do not
@@ -15,6 +16,7 @@ use super::builder::{BatchBuilder, BatchOptions};
 use super::crc::crc32c;
 use super::patch::verify_crc;
 use super::records::{OpenBatch, check_no_rest, take_framed};
+use super::splice::Splice;
 use super::varint::{
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, take_varint, take_varlong, varint_bytes, varint_word, varlong_bytes,
     varlong_word,
@@ -168,10 +170,18 @@ impl MergeBuilder {
     }
 }
 
-/// Merges batches of one codec by decompressing and compressing their records: for worker threads. Records of more than
-/// `decompressed_bytes_max` in all are an error.
+/// Merges batches of one codec, most of them by decompressing and compressing their records: for worker threads.
+/// Records of more than `decompressed_bytes_max` in all are an error.
 pub fn merge_compressed(batches: &[Bytes], decompressed_bytes_max: usize) -> Result<Merged, Error> {
-    let size = size_of(&headers_of(batches)?)?;
+    let headers = headers_of(batches)?;
+    let size = size_of(&headers)?;
+    let is_single = |header: &BatchHeader| header.record_count == 1;
+    if size.first.attributes.codec() == Ok(Codec::Lz4)
+        && headers.iter().all(is_single)
+        && let Some(merged) = merge_singles(&headers, batches, decompressed_bytes_max)?
+    {
+        return Ok(merged);
+    }
     let compressed_bytes: usize = batches.iter().map(Bytes::len).sum();
     let mut merger =
         Merger::new(&size, compressed_bytes.saturating_mul(3).min(decompressed_bytes_max), Vec::new());
@@ -182,6 +192,40 @@ pub fn merge_compressed(batches: &[Bytes], decompressed_bytes_max: usize) -> Res
         merger.append(&batch.header, &batch.records)?;
     }
     merger.finish(size.first.attributes.codec()?, BatchBuilder::build)
+}
+
+/// Merges LZ4 batches of one record each; `None` where one of them has to go through the codec with the others.
+fn merge_singles(
+    headers: &[BatchHeader],
+    batches: &[Bytes],
+    mut bytes_left: usize,
+) -> Result<Option<Merged>, Error> {
+    let bytes: usize = batches.iter().map(Bytes::len).sum();
+    let (Some(first), limit) = (headers.first(), bytes_left) else { return Ok(None) };
+    let mut out = Vec::with_capacity(bytes);
+    out.resize(HEADER_BYTES, 0);
+    let mut splice = Splice::start(first.base_timestamp, &mut out);
+    for (header, batch) in headers.iter().zip(batches) {
+        verify_crc(batch)?;
+        let bytes = match splice.push(header, batch) {
+            Some(bytes) => bytes,
+            None => {
+                let records = OpenBatch::open(batch, bytes_left)?.records;
+                let Some(bytes) = splice.push_anew(header, &records) else { return Ok(None) };
+                bytes
+            }
+        };
+        let too_large = || Error::TooLarge { codec: Codec::Lz4.name(), limit };
+        bytes_left = bytes_left.checked_sub(bytes).ok_or_else(too_large)?;
+    }
+    let (record_count, max_timestamp) = splice.finish();
+    let options = BatchOptions {
+        base_timestamp: Some(first.base_timestamp),
+        max_timestamp: Some(max_timestamp),
+        ..BatchOptions::new(Codec::Lz4)
+    };
+    let batch = BatchBuilder::of_encoded(options, out, record_count).build_encoded()?;
+    Ok(Some(Merged { batch, record_count, max_timestamp }))
 }
 
 fn headers_of(batches: &[Bytes]) -> Result<Vec<BatchHeader>, Error> {
