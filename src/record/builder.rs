@@ -204,25 +204,21 @@ impl BatchBuilder {
     /// Compresses the records and completes the header.
     pub fn build(mut self) -> Result<Bytes, Error> {
         let codec = self.options.attributes.codec()?;
-        if codec != Codec::None {
+        let mut batch = if codec == Codec::None {
+            std::mem::take(&mut self.bytes)
+        } else {
             let mut batch = Vec::with_capacity(HEADER_BYTES + self.bytes.len() / 2);
             batch.resize(HEADER_BYTES, 0);
             compress(codec, &self.bytes[HEADER_BYTES..], &mut batch)?;
-            self.bytes = batch;
-        }
-        self.build_encoded()
-    }
-
-    /// Completes the header of a batch whose records stand as they are to be sent, compressed if its options say so.
-    pub(super) fn build_encoded(self) -> Result<Bytes, Error> {
-        let header = self.header(self.bytes.len())?;
-        let mut batch = self.bytes;
+            batch
+        };
+        let header = self.header(batch.len())?;
         batch[..HEADER_BYTES].copy_from_slice(&header);
         seal(&mut batch);
         Ok(Bytes::from(batch))
     }
 
-    /// Completes the header of an uncompressed batch whose records, as they stand, have the checksum `records_crc`.
+    /// Completes the header of a batch whose records stand as they are to be sent, and have the checksum `records_crc`.
     pub(super) fn build_with(self, records_crc: u32) -> Result<Bytes, Error> {
         let header = self.header(self.bytes.len())?;
         let mut batch = self.bytes;

@@ -6,16 +6,18 @@
 //! as long as none of them reaches into the front, which is looked up copy by copy. Each block becomes one of the merged
 //! frame: a frame of independent blocks, as Kafka's clients write it, whose blocks may be of any length up to 64 KiB.
 //!
-//! A record whose front is copied from is compressed anew, alone. Where that is no way either (several records, a record
-//! of more than 64 KiB), the caller takes the long one. The formats are those of lz4_Block_format.md and
-//! lz4_Frame_format.md.
+//! A record whose front is copied from is compressed anew, alone. Where that is no way either (a record of more than
+//! 64 KiB), the caller takes the long one. The formats are those of lz4_Block_format.md and lz4_Frame_format.md.
+
+use bytes::Bytes;
 
 use super::codec::{LZ4_BLOCK_BYTES, LZ4_FRAME_END, LZ4_FRAME_START};
+use super::merge::Encoded;
 use super::varint::{
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, put_varint, put_varlong, take_varint, take_varlong, varint_bytes,
     varlong_bytes,
 };
-use super::{BatchHeader, HEADER_BYTES};
+use super::{BatchHeader, Error, HEADER_BYTES, OpenBatch};
 
 /// In a frame's flags: version 1, the only one.
 const VERSION: u8 = 0b0100_0000;
@@ -34,12 +36,15 @@ const LENGTH_GOES_ON: usize = 15;
 /// Length, attributes and both deltas, each as long as can be.
 const FRONT_BYTES_MAX: usize = 2 * VARINT_BYTES_MAX + VARLONG_BYTES_MAX + 1;
 
-/// A frame under construction behind room for the batch's header.
-pub(super) struct Splice<'a> {
-    out: &'a mut Vec<u8>,
+/// A frame under construction.
+#[derive(Debug)]
+pub(super) struct Splice {
+    /// Room for the batch's header, then the frame.
+    bytes: Vec<u8>,
     base_timestamp: i64,
     max_timestamp: i64,
     record_count: i32,
+    decompressed_bytes_left: usize,
 }
 
 /// The single record of a batch, as its block holds it.
@@ -65,42 +70,65 @@ enum Block<'a> {
     },
 }
 
-impl<'a> Splice<'a> {
-    /// Starts a frame at the end of `out`.
-    pub(super) fn start(base_timestamp: i64, out: &'a mut Vec<u8>) -> Splice<'a> {
-        out.extend_from_slice(&LZ4_FRAME_START);
-        Splice { out, base_timestamp, max_timestamp: i64::MIN, record_count: 0 }
+impl Splice {
+    /// Starts a frame in a buffer that was perhaps used before. Its records take `decompressed_bytes_max` at most.
+    pub(super) fn start(base_timestamp: i64, decompressed_bytes_max: usize, mut bytes: Vec<u8>) -> Splice {
+        bytes.clear();
+        bytes.resize(HEADER_BYTES, 0);
+        bytes.extend_from_slice(&LZ4_FRAME_START);
+        Splice {
+            bytes,
+            base_timestamp,
+            max_timestamp: i64::MIN,
+            record_count: 0,
+            decompressed_bytes_left: decompressed_bytes_max,
+        }
     }
 
-    /// Appends a batch's only record, its block as it is but for the front; gives the bytes that it takes when
-    /// decompressed. `None`, and nothing is appended, where the block does not allow it.
-    pub(super) fn push(&mut self, header: &BatchHeader, batch: &[u8]) -> Option<usize> {
-        self.put(header, &Single::find(batch.get(HEADER_BYTES..)?)?, Splice::put_block)
+    /// What there is of the batch.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
-    /// Appends a batch's only record, which is there decompressed.
-    pub(super) fn push_anew(&mut self, header: &BatchHeader, record: &[u8]) -> Option<usize> {
-        let single = Single::read(Block::Plain(record), record, |_| Some(record.len()))?;
-        self.put(header, &single, |splice, single, front| {
-            let record = [front, &record[single.front_bytes..]].concat();
-            let compressed = lz4_flex::block::compress(&record);
-            let is_plain = compressed.len() >= record.len();
-            splice.put_bytes(is_plain, &[if is_plain { &record } else { &compressed }]);
-        })
+    /// Appends a batch's only record. `false`, and nothing is appended, where it cannot stand in the frame.
+    pub(super) fn push(&mut self, header: &BatchHeader, batch: &Bytes) -> Result<bool, Error> {
+        if header.record_count != 1 {
+            return Ok(false);
+        }
+        if let Some(single) = batch.get(HEADER_BYTES..).and_then(Single::find) {
+            let put = |splice: &mut Splice, front: &[u8]| splice.put_block(&single, front);
+            return Ok(self.put(header, &single, put).is_some());
+        }
+        let record = OpenBatch::open(batch, LZ4_BLOCK_BYTES)?.records;
+        let Some(single) = Single::read(Block::Plain(&record), &record, |_| Some(record.len())) else {
+            return Ok(false);
+        };
+        // The caller has counted with no more than the batch has now.
+        let room = batch.len() - HEADER_BYTES;
+        let put =
+            |splice: &mut Splice, front: &[u8]| splice.put_anew(front, &record[single.front_bytes..], room);
+        Ok(self.put(header, &single, put).is_some())
+    }
+
+    /// Ends the frame.
+    pub(super) fn finish(mut self) -> Encoded {
+        self.bytes.extend_from_slice(&LZ4_FRAME_END);
+        let Splice { bytes, base_timestamp, max_timestamp, record_count, .. } = self;
+        Encoded { bytes, base_timestamp, max_timestamp, record_count }
     }
 
     fn put(
         &mut self,
         header: &BatchHeader,
         single: &Single<'_>,
-        put: impl FnOnce(&mut Splice<'a>, &Single<'_>, &[u8]),
-    ) -> Option<usize> {
+        put: impl FnOnce(&mut Splice, &[u8]) -> Option<()>,
+    ) -> Option<()> {
         let timestamp = header.base_timestamp.wrapping_add(single.timestamp_delta);
         let timestamp_delta = timestamp.wrapping_sub(self.base_timestamp);
         let deltas_bytes = varlong_bytes(timestamp_delta) + varint_bytes(self.record_count);
         let record_bytes = i32::try_from(1 + deltas_bytes + single.body_bytes).ok()?;
         let decompressed_bytes = varint_bytes(record_bytes) + record_bytes as usize;
-        if decompressed_bytes > LZ4_BLOCK_BYTES {
+        if decompressed_bytes > LZ4_BLOCK_BYTES.min(self.decompressed_bytes_left) {
             return None;
         }
         let mut front = Vec::with_capacity(FRONT_BYTES_MAX);
@@ -108,19 +136,14 @@ impl<'a> Splice<'a> {
         front.push(single.attributes);
         put_varlong(&mut front, timestamp_delta);
         put_varint(&mut front, self.record_count);
-        put(self, single, &front);
+        put(self, &front)?;
+        self.decompressed_bytes_left -= decompressed_bytes;
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.record_count += 1;
-        Some(decompressed_bytes)
+        Some(())
     }
 
-    /// Ends the frame; gives the number of records and their largest timestamp.
-    pub(super) fn finish(self) -> (i32, i64) {
-        self.out.extend_from_slice(&LZ4_FRAME_END);
-        (self.record_count, self.max_timestamp)
-    }
-
-    fn put_block(&mut self, single: &Single<'_>, front: &[u8]) {
+    fn put_block(&mut self, single: &Single<'_>, front: &[u8]) -> Option<()> {
         match single.block {
             Block::Plain(bytes) => self.put_bytes(true, &[front, &bytes[single.front_bytes..]]),
             Block::Compressed { literals, copy, rest } => {
@@ -130,14 +153,23 @@ impl<'a> Splice<'a> {
                 self.put_bytes(false, &[&token, front, literals, rest]);
             }
         }
+        Some(())
+    }
+
+    fn put_anew(&mut self, front: &[u8], body: &[u8], room: usize) -> Option<()> {
+        let record = [front, body].concat();
+        let compressed = lz4_flex::block::compress(&record);
+        let is_plain = compressed.len() >= record.len();
+        let block = if is_plain { record } else { compressed };
+        (4 + block.len() <= room).then(|| self.put_bytes(is_plain, &[&block]))
     }
 
     fn put_bytes(&mut self, is_plain: bool, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         // Little more than a batch's, which has 31 bits.
         let length = bytes as u32 | if is_plain { PLAIN_BLOCK } else { 0 };
-        self.out.extend_from_slice(&length.to_le_bytes());
-        parts.iter().for_each(|part| self.out.extend_from_slice(part));
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 }
 
@@ -261,7 +293,6 @@ mod tests {
     use super::super::testing::{any_records, open, records_of};
     use super::super::{BatchBuilder, BatchOptions, Codec, RecordData, merge_compressed};
     use super::*;
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     const BYTES_MAX: usize = 1 << 24;
@@ -280,14 +311,9 @@ mod tests {
         (0..bytes).map(|at| b"abcdefgh-0123456789 "[(at * (at + seed) / 7 + at / 100) % 20]).collect()
     }
 
-    /// The sequence numbers of the batches that go the short way.
+    /// The indexes of the batches whose blocks are kept.
     fn spliced(batches: &[Bytes]) -> Vec<usize> {
-        let mut out = Vec::new();
-        let mut splice = Splice::start(0, &mut out);
-        let fits = |splice: &mut Splice<'_>, batch: &Bytes| {
-            splice.push(&BatchHeader::parse(batch).unwrap(), batch).is_some()
-        };
-        (0..batches.len()).filter(|&index| fits(&mut splice, &batches[index])).collect()
+        (0..batches.len()).filter(|&index| Single::find(&batches[index][HEADER_BYTES..]).is_some()).collect()
     }
 
     #[test]
