@@ -146,7 +146,8 @@ fn a_backlog_of_compressed_batches_of_one_record_is_merged_and_reads_the_same() 
             .map(|i| TestRecord::new(format!("k{i}"), value(i)).at(1_700_000_000_000 + i as i64))
             .collect();
         producer.send(topic, &records)?;
-        assert_eq!(pair.a.stored_batches(1, topic, 0)?.len(), RECORDS, "{topic}");
+        // The producer puts two together now and then.
+        assert!(pair.a.stored_batches(1, topic, 0)?.len() > RECORDS / 2, "{topic}");
     }
     let flow = pair.flow("Singles").topics("singles[.].*");
     Kmirror::run_until_caught_up(flow.text(), TIMEOUT)?;
@@ -154,7 +155,7 @@ fn a_backlog_of_compressed_batches_of_one_record_is_merged_and_reads_the_same() 
         assert_eq!(pair.compare(&flow, topic, Isolation::ReadUncommitted)?, RECORDS, "{topic}");
         let merged = pair.b.stored_batches(1, &flow.remote(topic), 0)?;
         let most = merged.iter().map(|batch| batch.record_count()).max();
-        assert!(merged.len() < RECORDS && most > Some(10), "{topic}: {} batches, {most:?}", merged.len());
+        assert!(merged.len() < RECORDS / 4 && most > Some(10), "{topic}: {} batches, {most:?}", merged.len());
     }
     Ok(())
 }
