@@ -184,10 +184,11 @@ fn right(api: ApiKey, code: ErrorCode) -> String {
         (TOPIC, ApiKey::DescribeConfigs) => ("DESCRIBE_CONFIGS", "the topic"),
         (TOPIC, ApiKey::IncrementalAlterConfigs) => ("ALTER_CONFIGS", "the topic"),
         (TOPIC, _) => ("DESCRIBE", "the topic"),
-        (
-            GROUP,
-            ApiKey::DescribeGroups | ApiKey::ListGroups | ApiKey::OffsetFetch | ApiKey::FindCoordinator,
-        ) => ("DESCRIBE", "the group"),
+        // Whoever joins asks for this first, and whoever looks asks for nothing more.
+        (GROUP, ApiKey::FindCoordinator) => ("READ (to look at it, DESCRIBE)", "the group"),
+        (GROUP, ApiKey::DescribeGroups | ApiKey::ListGroups | ApiKey::OffsetFetch) => {
+            ("DESCRIBE", "the group")
+        }
         (GROUP, _) => ("READ", "the group"),
         (CLUSTER, ApiKey::CreateTopics) => ("CREATE", "the topic, or on the cluster,"),
         (CLUSTER, ApiKey::CreateAcls) => ("ALTER", "the cluster"),

@@ -211,7 +211,7 @@ fn heartbeats_topic() -> String {
 /// What covers a list of expressions; everything covers all others.
 fn names(patterns: &PatternList) -> Vec<Name> {
     let alternatives = patterns.patterns().iter().flat_map(|pattern| alternatives(pattern));
-    let mut names: Vec<Name> = alternatives.map(|pattern| covering(pattern)).collect();
+    let mut names: Vec<Name> = alternatives.map(covering).collect();
     if names.contains(&Name::All) {
         return vec![Name::All];
     }

@@ -118,7 +118,8 @@ fn token_command(bootstrap: &str, arguments: &[&str]) -> Result<String> {
 impl DelegationToken {
     fn make(bootstrap: &str) -> Result<DelegationToken> {
         let output = token_command(bootstrap, &["--create", "--max-life-time-period", "-1"])?;
-        let row = output.lines().skip_while(|line| !line.starts_with("TOKENID")).nth(1).unwrap_or_default();
+        let mut rows = output.lines().skip_while(|line| !line.starts_with("TOKENID")).skip(1);
+        let row = rows.find(|line| !line.trim().is_empty()).unwrap_or_default();
         let mut words = row.split_whitespace();
         match (words.next(), words.next()) {
             (Some(id), Some(hmac)) => Ok(DelegationToken { id: id.to_owned(), hmac: hmac.to_owned() }),
