@@ -6,10 +6,11 @@ use protocol_tests::mirror::Kmirror;
 use protocol_tests::pair::{Pair, PairCell};
 use protocol_tests::process::{Signal, tail};
 use protocol_tests::records::{ReadRecord, TestRecord};
-use protocol_tests::traffic::{Traffic, check_numbers};
+use protocol_tests::traffic::{Traffic, check_numbers, numbered};
 use protocol_tests::wait::{Look, wait_for};
 use protocol_tests::{Result, workspace};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -98,6 +99,13 @@ fn wait_no_lag(pair: &Pair, group: &str, topic: &str) -> Result<()> {
     })
 }
 
+/// These numbers in each partition.
+fn produce_numbers(pair: &Pair, topic: &str, numbers: Range<i64>) -> Result<()> {
+    let of = |partition: i32| numbers.clone().map(move |number| numbered(partition, number));
+    let records: Vec<TestRecord> = (0..PARTITIONS).flat_map(of).collect();
+    pair.java().produce(&pair.a.bootstrap(), topic, &records).map(drop)
+}
+
 fn group_of(strategy: &str) -> (String, String, String) {
     let name = strategy.to_lowercase();
     let class = match strategy {
@@ -134,18 +142,15 @@ fn share(strategy: &str, with_java: bool) -> Result<()> {
     wait_members(pair, &group, 2, &[&first, &second])?;
     let sent = traffic.stop()?;
     assert_eq!(wait_all(pair, &topic, sent, &[&first, &second])?, 0, "nothing comes twice in order");
-    let traffic_again = pair.java();
-    let more_records: Vec<TestRecord> = (0..PARTITIONS)
-        .flat_map(|partition| {
-            (sent..sent + 500).map(move |number| {
-                TestRecord::new(format!("k{number}"), format!("{partition}:{number}")).to_partition(partition)
-            })
-        })
-        .collect();
-    traffic_again.produce(&pair.a.bootstrap(), &topic, &more_records)?;
-    second.signal(Signal::Kill)?;
+    let rounds = 20;
+    for round in 0..rounds {
+        produce_numbers(pair, &topic, sent + round * 50..sent + (round + 1) * 50)?;
+        if round == rounds / 3 {
+            second.signal(Signal::Kill)?;
+        }
+    }
     second.wait(TIMEOUT)?;
-    let repeated = wait_all(pair, &topic, sent + 500, &[&first])?;
+    let repeated = wait_all(pair, &topic, sent + rounds * 50, &[&first])?;
     println!("{strategy}: {repeated} records came again after a kill");
     wait_no_lag(pair, &group, &topic)?;
     assert_eq!(first.stop(TIMEOUT)?, 0, "{}", first.output());
@@ -298,5 +303,45 @@ fn command_lines_of_runbooks_do_what_they_say() -> Result<()> {
         &["source-topic", "internal-audit"],
     )?;
     check("three", &["--blacklist", "internal-.*"], &[("invoices", "invoices")], &["internal-audit"])?;
+    Ok(())
+}
+
+/// What a producer of Java's own makes of the same keys on the target is what is found there.
+#[test]
+fn records_are_dealt_out_as_javas_producer_does() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    pair.source().create_topic("dealt", 3, &[])?;
+    for topic in ["dealt", "dealt-by-java"] {
+        pair.target().create_topic(topic, 5, &[])?;
+    }
+    let records: Vec<TestRecord> =
+        (0..1_000).map(|n| TestRecord::new(format!("key {}", n % 300), n.to_string())).collect();
+    pair.java().produce(&pair.a.bootstrap(), "dealt", &records)?;
+    pair.java().produce(&pair.b.bootstrap(), "dealt-by-java", &records)?;
+    let by_partition = |topic: &str| -> Result<Vec<(i32, String)>> {
+        let records = read_target(pair, pair.java(), topic)?;
+        Ok(records.iter().map(|record| (record.partition, record.value_text())).collect())
+    };
+    let sorted = |mut records: Vec<(i32, String)>| {
+        records.sort();
+        records
+    };
+    let wanted = sorted(by_partition("dealt-by-java")?);
+    let mut mirror = mirror_maker(pair, "dealer", "", "dealt")?;
+    wait_for("the records of all partitions", TIMEOUT, || {
+        mirror.expect_running()?;
+        let found = sorted(by_partition("dealt")?);
+        let seen = || format!("{} of {}\n{}", found.len(), wanted.len(), tail(&mirror.output(), 20));
+        Ok(if found == wanted { Look::Done(()) } else { Look::Pending(seen()) })
+    })?;
+    // Of one key, in the order in which they were sent.
+    let mut last = std::collections::BTreeMap::new();
+    for (_, value) in by_partition("dealt")? {
+        let number: u64 = value.parse().unwrap_or_default();
+        let before = last.insert(number % 300, number);
+        assert!(before.is_none_or(|before| before < number), "{number} after {before:?}");
+    }
+    wait_no_lag(pair, "dealer", "dealt")?;
+    assert_eq!(mirror.stop(TIMEOUT)?, 0, "{}", mirror.output());
     Ok(())
 }

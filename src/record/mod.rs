@@ -53,7 +53,6 @@ mod partition;
 mod patch;
 mod records;
 mod rewrite;
-mod splice;
 #[cfg(test)]
 mod testing;
 pub mod varint;

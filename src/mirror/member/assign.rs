@@ -78,7 +78,7 @@ pub fn assign(strategy: Strategy, members: &Members, counts: &Counts) -> Assignm
 }
 
 /// The members of each topic, in the order of their ids.
-pub(super) fn consumers_of<'m>(members: &'m Members) -> BTreeMap<&'m Arc<str>, Vec<&'m Arc<str>>> {
+pub(super) fn consumers_of(members: &Members) -> BTreeMap<&Arc<str>, Vec<&Arc<str>>> {
     let mut consumers: BTreeMap<&Arc<str>, Vec<&Arc<str>>> = BTreeMap::new();
     for (member, subscription) in members {
         for topic in subscription.topics.iter().collect::<BTreeSet<_>>() {
