@@ -15,8 +15,8 @@ use crate::observe::{Access, AdminListen, AdminTls, Settings};
 
 const LISTEN: &str = "kmirror.admin.listen";
 const PREFIX: &str = "kmirror.admin.";
-const EVERYWHERE: &str = "on all addresses of this machine, and tells everyone who can reach it the names of topics and \
-    groups; write 127.0.0.1 in front for this machine alone, or 0.0.0.0 to mean all";
+const EVERYWHERE: &str = "on all addresses of this machine; write 127.0.0.1 in front for this machine alone, or 0.0.0.0 to \
+    mean all";
 
 /// Reads the settings of the admin listener.
 pub(super) fn read(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Settings {

@@ -5,6 +5,7 @@ mod clients;
 mod coordinators;
 mod produce;
 mod reads;
+mod sasl;
 
 use protocol_tests::Result;
 use protocol_tests::embedded::TestCluster;
