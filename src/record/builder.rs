@@ -218,7 +218,7 @@ impl BatchBuilder {
         Ok(Bytes::from(batch))
     }
 
-    /// Completes the header of an uncompressed batch whose records, as they stand, have the checksum `records_crc`.
+    /// Completes the header of a batch whose records stand as they are to be sent, and have the checksum `records_crc`.
     pub(super) fn build_with(self, records_crc: u32) -> Result<Bytes, Error> {
         let header = self.header(self.bytes.len())?;
         let mut batch = self.bytes;

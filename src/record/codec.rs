@@ -20,6 +20,13 @@ const XERIAL_VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
 const XERIAL_BLOCK_BYTES: usize = 32 * 1024;
 /// A snappy element of three bytes copies at most 64.
 const SNAPPY_RATIO_MAX: usize = 22;
+/// The frame of Kafka's `Lz4BlockOutputStream` opens so: magic, version 1 with independent blocks, blocks of 64 KiB, the
+/// checksum of these two bytes.
+pub(super) const LZ4_FRAME_START: [u8; 7] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
+/// And ends so: a block of no bytes.
+pub(super) const LZ4_FRAME_END: [u8; 4] = [0; 4];
+/// A block of such a frame holds at most this many bytes.
+pub(super) const LZ4_BLOCK_BYTES: usize = 64 * 1024;
 /// `compression.zstd.level` of Kafka's producers.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -228,9 +235,8 @@ mod tests {
     #[test]
     fn lz4_frames_are_as_javas() {
         let frame = compressed(Codec::Lz4, &text(70_000));
-        // Magic; version 1 with independent blocks; blocks of 64 KiB; the checksum of these two bytes.
-        assert_eq!(frame[..7], [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82]);
-        assert_eq!(frame[frame.len() - 4..], [0; 4]);
+        assert_eq!(frame[..7], LZ4_FRAME_START);
+        assert_eq!(frame[frame.len() - 4..], LZ4_FRAME_END);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A broker's work is per batch, and a produce request takes one batch per partition (KIP-98): small neighbours cost
 //! the target most of all. Uncompressed ones are merged by copying the bodies of their records and writing three
 //! numbers of each anew: length, timestamp delta (the base timestamp is the first batch's) and offset delta. Compressed
-//! ones have these numbers inside the compressed stream and cost a round through the codec.
+//! ones have these numbers inside the compressed stream and cost a round through the codec, but for LZ4 batches of one
+//! record ([`splice`](super::splice)).
 //!
 //! Attributes are treated as in a patch: the codec stays, all else goes. The checksums of the parts are verified while
 //! they are at hand, because the new one would hide damage; offset deltas must count up from 0, because brokers do not
@@ -15,6 +16,7 @@ use super::builder::{BatchBuilder, BatchOptions};
 use super::crc::crc32c;
 use super::patch::verify_crc;
 use super::records::{OpenBatch, check_no_rest, take_framed};
+use super::splice::Splice;
 use super::varint::{
     VARINT_BYTES_MAX, VARLONG_BYTES_MAX, take_varint, take_varlong, varint_bytes, varint_word, varlong_bytes,
     varlong_word,
@@ -98,44 +100,69 @@ pub fn merge(batches: &[Bytes]) -> Result<Merged, Error> {
     let size = size_of(&headers)?;
     // Before room is made: what compressed batches claim, nothing holds.
     check_uncompressed(&size.first)?;
-    let mut parts = headers.iter().zip(batches);
-    let (header, batch) = parts.next().ok_or_else(nothing_to_merge)?;
-    let buffer = Vec::with_capacity(size.bytes_max() + WORD_BYTES);
-    let mut builder = MergeBuilder::start(header, batch, buffer)?;
-    for (header, batch) in parts {
-        builder.push(header, batch)?;
-    }
-    Ok(builder.finish())
+    merge_parts(&headers, batches, 0, Vec::with_capacity(size.bytes_max() + WORD_BYTES))
 }
 
-/// Uncompressed batches that become one while they come in.
+/// Batches that become one while they come in: uncompressed ones, or LZ4 batches of one record each.
 ///
 /// Each part is taken as soon as it is there: its bytes are still in the cache then, and their buffer is free again.
 #[derive(Debug)]
 pub struct MergeBuilder {
     size: MergeSize,
-    merger: Merger,
+    parts: Parts,
     /// Checksum of the records so far.
     records_crc: u32,
 }
 
+#[derive(Debug)]
+enum Parts {
+    Plain(Merger),
+    Lz4(Splice),
+}
+
+/// Records of an LZ4 batch that is merged block by block take at most this when decompressed: consumers hold them.
+const SPLICED_BYTES_MAX: usize = 4 << 20;
+
 impl MergeBuilder {
+    /// Whether a batch can be a part.
+    pub fn is_part(header: &BatchHeader) -> bool {
+        match header.attributes.codec() {
+            Ok(Codec::None) => true,
+            Ok(Codec::Lz4) => header.record_count == 1,
+            _ => false,
+        }
+    }
+
     /// Starts with a whole batch, in a buffer that was perhaps used before: fresh large ones cost more than the copy.
     ///
     /// # Errors
-    /// Those of [`MergeBuilder::push`], or [`Error::Invalid`] for a compressed batch.
-    pub fn start(first: &BatchHeader, batch: &[u8], buffer: Vec<u8>) -> Result<MergeBuilder, Error> {
-        check_uncompressed(first)?;
+    /// Those of [`MergeBuilder::push`], or [`Error::Invalid`] for a batch that is no part.
+    pub fn start(first: &BatchHeader, batch: &Bytes, buffer: Vec<u8>) -> Result<MergeBuilder, Error> {
+        MergeBuilder::start_within(first, batch, buffer, SPLICED_BYTES_MAX)
+    }
+
+    fn start_within(
+        first: &BatchHeader,
+        batch: &Bytes,
+        buffer: Vec<u8>,
+        spliced_bytes_max: usize,
+    ) -> Result<MergeBuilder, Error> {
         let size = MergeSize::of(first);
-        let merger = Merger::new(&size, size.bytes_max(), buffer);
-        let mut builder = MergeBuilder { size, merger, records_crc: crc32c(&[]) };
-        builder.append(first, batch)?;
+        let parts = match first.attributes.codec() {
+            Ok(Codec::Lz4) => Parts::Lz4(Splice::start(first.base_timestamp, spliced_bytes_max, buffer)),
+            _ => {
+                check_uncompressed(first)?;
+                Parts::Plain(Merger::new(&size, size.bytes_max(), buffer))
+            }
+        };
+        let mut builder = MergeBuilder { size, parts, records_crc: crc32c(&[]) };
+        builder.append(first, batch, HEADER_BYTES)?;
         Ok(builder)
     }
 
     /// Whether one more batch can be taken without the merged one growing beyond `bytes_max`.
     pub fn takes(&self, next: &BatchHeader, bytes_max: usize) -> bool {
-        self.size.with(next).is_some_and(|size| size.bytes_max() <= bytes_max)
+        MergeBuilder::is_part(next) && self.size.with(next).is_some_and(|size| size.bytes_max() <= bytes_max)
     }
 
     /// Appends the records of a whole batch. When that fails, the builder is as before.
@@ -143,35 +170,60 @@ impl MergeBuilder {
     /// # Errors
     /// [`Error::Crc`] for a damaged batch, [`Error::Invalid`] for one whose offset deltas do not count up or that
     /// cannot stand with those before it.
-    pub fn push(&mut self, next: &BatchHeader, batch: &[u8]) -> Result<(), Error> {
+    pub fn push(&mut self, next: &BatchHeader, batch: &Bytes) -> Result<(), Error> {
         let size = self.size.with(next).ok_or_else(|| unfit(next))?;
-        self.append(next, batch)?;
+        self.append(next, batch, self.parts.bytes().len())?;
         self.size = size;
         Ok(())
     }
 
-    fn append(&mut self, header: &BatchHeader, batch: &[u8]) -> Result<(), Error> {
+    fn append(&mut self, header: &BatchHeader, batch: &Bytes, from: usize) -> Result<(), Error> {
         verify_crc(batch)?;
-        let from = self.merger.bytes.len();
-        self.merger.append(header, &batch[HEADER_BYTES..])?;
-        self.records_crc = crc32c::crc32c_append(self.records_crc, &self.merger.bytes[from..]);
+        match &mut self.parts {
+            Parts::Plain(merger) => merger.append(header, &batch[HEADER_BYTES..])?,
+            Parts::Lz4(splice) => {
+                if !splice.push(header, batch)? {
+                    return Err(unfit(header));
+                }
+            }
+        }
+        self.records_crc = crc32c::crc32c_append(self.records_crc, &self.parts.bytes()[from..]);
         Ok(())
     }
 
     /// The merged batch.
     #[expect(clippy::expect_used, reason = "the bytes were counted part by part")]
     pub fn finish(self) -> Merged {
-        let records_crc = self.records_crc;
-        self.merger
-            .finish(Codec::None, |builder| builder.build_with(records_crc))
-            .expect("MergeSize keeps the batch within 31 bits")
+        let known = self.parts.bytes().len();
+        let (codec, encoded) = match self.parts {
+            Parts::Plain(merger) => (Codec::None, merger.encoded()),
+            Parts::Lz4(splice) => (Codec::Lz4, splice.finish()),
+        };
+        let records_crc = crc32c::crc32c_append(self.records_crc, &encoded.bytes[known..]);
+        let merged = encoded.build(codec, |builder| builder.build_with(records_crc));
+        merged.expect("MergeSize keeps the batch within 31 bits")
     }
 }
 
-/// Merges batches of one codec by decompressing and compressing their records: for worker threads. Records of more than
-/// `decompressed_bytes_max` in all are an error.
+impl Parts {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Parts::Plain(merger) => &merger.bytes,
+            Parts::Lz4(splice) => splice.bytes(),
+        }
+    }
+}
+
+/// Merges batches of one codec, most of them by decompressing and compressing their records: for worker threads.
+/// Records of more than `decompressed_bytes_max` in all are an error.
 pub fn merge_compressed(batches: &[Bytes], decompressed_bytes_max: usize) -> Result<Merged, Error> {
-    let size = size_of(&headers_of(batches)?)?;
+    let headers = headers_of(batches)?;
+    let size = size_of(&headers)?;
+    if headers.iter().all(|header| header.attributes.codec() == Ok(Codec::Lz4) && header.record_count == 1)
+        && let Ok(merged) = merge_parts(&headers, batches, decompressed_bytes_max, Vec::new())
+    {
+        return Ok(merged);
+    }
     let compressed_bytes: usize = batches.iter().map(Bytes::len).sum();
     let mut merger =
         Merger::new(&size, compressed_bytes.saturating_mul(3).min(decompressed_bytes_max), Vec::new());
@@ -181,7 +233,22 @@ pub fn merge_compressed(batches: &[Bytes], decompressed_bytes_max: usize) -> Res
         bytes_left -= batch.records.len();
         merger.append(&batch.header, &batch.records)?;
     }
-    merger.finish(size.first.attributes.codec()?, BatchBuilder::build)
+    merger.encoded().build(size.first.attributes.codec()?, BatchBuilder::build)
+}
+
+fn merge_parts(
+    headers: &[BatchHeader],
+    batches: &[Bytes],
+    spliced_bytes_max: usize,
+    buffer: Vec<u8>,
+) -> Result<Merged, Error> {
+    let mut parts = headers.iter().zip(batches);
+    let (header, batch) = parts.next().ok_or_else(nothing_to_merge)?;
+    let mut builder = MergeBuilder::start_within(header, batch, buffer, spliced_bytes_max)?;
+    for (header, batch) in parts {
+        builder.push(header, batch)?;
+    }
+    Ok(builder.finish())
 }
 
 fn headers_of(batches: &[Bytes]) -> Result<Vec<BatchHeader>, Error> {
@@ -304,19 +371,34 @@ impl Merger {
         self.bytes.truncate(end);
     }
 
-    fn finish(
+    fn encoded(self) -> Encoded {
+        let Merger { bytes, base_timestamp, max_timestamp, record_count } = self;
+        Encoded { bytes, base_timestamp, max_timestamp, record_count }
+    }
+}
+
+/// Records of several batches, encoded.
+pub(super) struct Encoded {
+    /// Room for the header, then the records.
+    pub(super) bytes: Vec<u8>,
+    pub(super) base_timestamp: i64,
+    pub(super) max_timestamp: i64,
+    pub(super) record_count: i32,
+}
+
+impl Encoded {
+    fn build(
         self,
         codec: Codec,
         build: impl FnOnce(BatchBuilder) -> Result<Bytes, Error>,
     ) -> Result<Merged, Error> {
-        let record_count = self.record_count;
-        let max_timestamp = self.max_timestamp;
+        let Encoded { bytes, base_timestamp, max_timestamp, record_count } = self;
         let options = BatchOptions {
-            base_timestamp: Some(self.base_timestamp),
+            base_timestamp: Some(base_timestamp),
             max_timestamp: Some(max_timestamp),
             ..BatchOptions::new(codec)
         };
-        let batch = build(BatchBuilder::of_encoded(options, self.bytes, record_count))?;
+        let batch = build(BatchBuilder::of_encoded(options, bytes, record_count))?;
         Ok(Merged { batch, record_count, max_timestamp })
     }
 }

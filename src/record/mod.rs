@@ -53,6 +53,7 @@ mod partition;
 mod patch;
 mod records;
 mod rewrite;
+mod splice;
 #[cfg(test)]
 mod testing;
 pub mod varint;

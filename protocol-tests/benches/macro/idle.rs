@@ -62,23 +62,31 @@ fn print_latency_of(bench: &Bench, mirror: Copier, flow: &FlowFile, topic: &str)
     Ok(())
 }
 
-/// Memory and processor time of a mirror of ten topics in which nothing happens.
-pub(crate) fn print_idle(bench: &Bench) -> Result<()> {
-    let flow = bench.pair.flow("Idle").topics("idle.*");
+/// Memory and processor time of a mirror of ten topics in which nothing happens, with MirrorMaker's heartbeats each second
+/// or without them.
+pub(crate) fn print_idle(bench: &Bench, alias: &str, with_heartbeats: bool) -> Result<()> {
+    let name = alias.to_lowercase();
+    let mut flow = bench.pair.flow(alias).topics(&format!("{name}.*"));
+    if !with_heartbeats {
+        flow = flow.set("emit.heartbeats.enabled", "false");
+    }
     for number in 0..IDLE_TOPICS {
-        let topic = format!("idle{number}");
+        let topic = format!("{name}{number}");
         bench.pair.source().create_topic(&topic, 1, &[])?;
         bench.pair.java().produce(&bench.pair.a.bootstrap(), &topic, &[TestRecord::new("", "first")])?;
     }
     let mut kmirror = Kmirror::start(&["run"], flow.text())?;
     for number in 0..IDLE_TOPICS {
-        bench.pair.wait_equal(&flow, &format!("idle{number}"), Isolation::ReadUncommitted, TIMEOUT)?;
+        bench.pair.wait_equal(&flow, &format!("{name}{number}"), Isolation::ReadUncommitted, TIMEOUT)?;
     }
+    // What the start has left to do is no part of it.
+    std::thread::sleep(IDLE / 2);
     let before = kmirror.usage()?;
     std::thread::sleep(IDLE);
     let after = kmirror.usage()?;
+    let heartbeats = if with_heartbeats { "with heartbeats" } else { "without heartbeats" };
     println!(
-        "\nidle with {IDLE_TOPICS} topics: {:.1} MB resident, {:.2} % of a core",
+        "\nidle with {IDLE_TOPICS} topics, {heartbeats}: {:.1} MB resident, {:.2} % of a core",
         after.resident_bytes as f64 / 1e6,
         (after.cpu - before.cpu).as_secs_f64() / IDLE.as_secs_f64() * 100.0
     );

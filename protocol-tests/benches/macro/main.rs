@@ -41,7 +41,8 @@ fn main() -> Result<()> {
     }
     if options.only.is_none() {
         idle::print_latency(&bench)?;
-        idle::print_idle(&bench)?;
+        idle::print_idle(&bench, "Idle", true)?;
+        idle::print_idle(&bench, "Silent", false)?;
         idle::print_many(&bench)?;
     }
     Ok(())
@@ -61,9 +62,9 @@ fn loads(megabytes: u64) -> Vec<Load<'static>> {
         load("1 KB records in 256 KB batches", Codec::None, 1000, 256 << 10, 1),
         load("1 KB records in 16 KB batches", Codec::None, 1000, 16 << 10, 1),
         load("100 B records in 16 KB batches", Codec::None, 100, 16 << 10, 2),
-        load("1 KB records, one per batch", Codec::None, 1000, 0, 4),
+        load("1 KB records, one per batch", Codec::None, 1000, 0, 2),
         load("1 KB records in 16 KB batches, lz4", Codec::Lz4, 1000, 16 << 10, 1),
-        load("1 KB records, one per batch, lz4", Codec::Lz4, 1000, 0, 4),
+        load("1 KB records, one per batch, lz4", Codec::Lz4, 1000, 0, 2),
     ]
 }
 

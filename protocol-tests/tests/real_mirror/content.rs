@@ -121,6 +121,45 @@ fn records_deleted_up_to_the_middle_of_a_batch_are_left_out() -> Result<()> {
     Ok(())
 }
 
+/// What a Java client reads of merged frames, whose blocks are those of many producers' frames.
+#[test]
+fn a_backlog_of_compressed_batches_of_one_record_is_merged_and_reads_the_same() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    const RECORDS: usize = 2_000;
+    let topics = [("singles.lz4", Codec::Lz4), ("singles.snappy", Codec::Snappy)];
+    let value = |i: usize| match i % 50 {
+        // One that its producer cannot compress, a large one, one that repeats the front of its record.
+        7 => (0..300).map(|at: usize| ((at * 131 + i) * 2_654_435_761 >> 13) as u8).collect(),
+        8 => vec![b'l'; 100_000],
+        9 => [0, 0, 0, 1, 0x9c, 3]
+            .into_iter()
+            .chain((0..200).map(|at| b'a' + (at * at / 7 % 26) as u8))
+            .collect(),
+        _ => format!("{i} ").repeat(20 + i % 70).into_bytes(),
+    };
+    for (topic, codec) in topics {
+        pair.source().create_topic(topic, 1, &[])?;
+        let single = [("batch.size", "0")];
+        let producer =
+            pair.java().producer(&pair.a.bootstrap(), &ProducerKind::Idempotent, codec, &single)?;
+        let records: Vec<TestRecord> = (0..RECORDS)
+            .map(|i| TestRecord::new(format!("k{i}"), value(i)).at(1_700_000_000_000 + i as i64))
+            .collect();
+        producer.send(topic, &records)?;
+        // The producer puts two together now and then.
+        assert!(pair.a.stored_batches(1, topic, 0)?.len() > RECORDS / 2, "{topic}");
+    }
+    let flow = pair.flow("Singles").topics("singles[.].*");
+    Kmirror::run_until_caught_up(flow.text(), TIMEOUT)?;
+    for (topic, _) in topics {
+        assert_eq!(pair.compare(&flow, topic, Isolation::ReadUncommitted)?, RECORDS, "{topic}");
+        let merged = pair.b.stored_batches(1, &flow.remote(topic), 0)?;
+        let most = merged.iter().map(|batch| batch.record_count()).max();
+        assert!(merged.len() < RECORDS / 4 && most > Some(10), "{topic}: {} batches, {most:?}", merged.len());
+    }
+    Ok(())
+}
+
 #[test]
 fn timestamps_given_by_the_source_broker_survive() -> Result<()> {
     let Some(pair) = pair()? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Small uncompressed batches become one while they wait.
+//! Small batches become one while they wait: uncompressed ones, and LZ4 batches of one record.
 //!
 //! A broker's work is per batch, so neighbours that wait for the same partition anyway are merged; nothing is delayed for
 //! it. That is done as each comes in, not when its turn comes: its bytes are in the cache, and the slab that holds them is
@@ -9,18 +9,21 @@ use bytes::Bytes;
 use super::super::cargo::{Cargo, Origin, Part};
 use super::{Engine, Item, Open};
 use crate::client::{PartitionKey, TargetKey};
-use crate::mirror::Batching;
+use crate::mirror::{Batching, CompressedBatching};
 use crate::record::{BatchHeader, Codec, MergeBuilder, MergeSize};
 
 /// A merged batch grows to this; beyond it the target broker gains nothing more.
 pub(super) const MERGED_BYTES_MAX: usize = 256 * 1024;
 /// A batch of this size goes verbatim: merging would copy much and save little.
 const MERGE_BELOW_BYTES: usize = 128 * 1024;
+/// A compressed one has to be looked through, not just copied.
+const MERGE_COMPRESSED_BELOW_BYTES: usize = 16 * 1024;
 
 impl Engine {
     /// Merges a batch into what waits last for the same target, if that is possible.
     pub(super) fn join(&mut self, key: TargetKey, header: &BatchHeader, batch: &Bytes, part: Part) -> bool {
-        if self.settings.batching == Batching::Verbatim || !is_small(header) {
+        let compressed = self.settings.batching_compressed;
+        if self.settings.batching == Batching::Verbatim || !is_small(header, compressed) {
             return false;
         }
         let target = &mut self.targets[key.0 as usize];
@@ -30,7 +33,7 @@ impl Engine {
         };
         let buffers = &mut self.buffers;
         let opened = match last {
-            Item::Ready(cargo) => Open::of(cargo, header, bytes_max, || buffers.take()),
+            Item::Ready(cargo) => Open::of(cargo, header, compressed, bytes_max, || buffers.take()),
             _ => None,
         };
         if let Some(opened) = opened {
@@ -53,10 +56,11 @@ impl Open {
     fn of(
         cargo: &mut Cargo,
         next: &BatchHeader,
+        compressed: CompressedBatching,
         bytes_max: usize,
         buffer: impl FnOnce() -> Vec<u8>,
     ) -> Option<Open> {
-        let header = BatchHeader::parse(&cargo.batch).ok().filter(is_small)?;
+        let header = BatchHeader::parse(&cargo.batch).ok().filter(|header| is_small(header, compressed))?;
         MergeSize::of(&header).with(next).filter(|size| size.bytes_max() <= bytes_max)?;
         let builder = MergeBuilder::start(&header, &cargo.batch, buffer()).ok()?;
         let parts = std::mem::take(&mut cargo.parts);
@@ -91,6 +95,11 @@ impl Origin {
     }
 }
 
-fn is_small(header: &BatchHeader) -> bool {
-    header.size_bytes < MERGE_BELOW_BYTES && header.attributes.codec() == Ok(Codec::None)
+fn is_small(header: &BatchHeader, compressed: CompressedBatching) -> bool {
+    let bytes_max = match header.attributes.codec() {
+        Ok(Codec::None) => MERGE_BELOW_BYTES,
+        _ if compressed == CompressedBatching::Never => return false,
+        _ => MERGE_COMPRESSED_BELOW_BYTES,
+    };
+    header.size_bytes < bytes_max && MergeBuilder::is_part(header)
 }
