@@ -129,7 +129,7 @@ fn a_backlog_of_compressed_batches_of_one_record_is_merged_and_reads_the_same() 
     let topics = [("singles.lz4", Codec::Lz4), ("singles.snappy", Codec::Snappy)];
     let value = |i: usize| match i % 50 {
         // One that its producer cannot compress, a large one, one that repeats the front of its record.
-        7 => (0..300).map(|at: usize| ((at * 131 + i) * 2_654_435_761 >> 13) as u8).collect(),
+        7 => (0..300).map(|at: usize| (((at * 131 + i) * 2_654_435_761) >> 13) as u8).collect(),
         8 => vec![b'l'; 100_000],
         9 => [0, 0, 0, 1, 0x9c, 3]
             .into_iter()
