@@ -113,8 +113,11 @@ pub fn check_numbers(
             .ok_or_else(|| format!("a record in partition {}", record.partition))?;
         if number > *next {
             return Err(format!(
-                "partition {}, offset {}: number {number} follows, {} is missing",
-                record.partition, record.offset, next
+                "partition {}, offset {}: number {number} follows, {} is missing; its runs: {}",
+                record.partition,
+                record.offset,
+                next,
+                runs(records, record.partition)
             ));
         }
         if number < *highest {
@@ -129,6 +132,18 @@ pub fn check_numbers(
             Err(format!("partition {partition} ends before number {next}, but {count} were sent"))
         }
     }
+}
+
+/// The numbers of a partition as they stand, as `0..=9 5..=20`.
+fn runs(records: &[ReadRecord], partition: i32) -> String {
+    let mut runs: Vec<(i64, i64)> = Vec::new();
+    for number in records.iter().filter(|record| record.partition == partition).filter_map(number_of) {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    runs.iter().map(|(first, last)| format!("{first}..={last}")).collect::<Vec<_>>().join(" ")
 }
 
 fn number_of(record: &ReadRecord) -> Option<i64> {

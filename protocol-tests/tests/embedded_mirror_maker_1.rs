@@ -388,3 +388,69 @@ async fn what_is_dealt_out_survives_a_broker_that_is_away() {
     until("all is there", || dealt(&world, now).is_ok()).await;
     one.stop().await;
 }
+
+/// Processes come and go in order at any time, also in the middle of what a generation begins with, while records are written:
+/// each comes once, in order.
+async fn come_and_go(seed: u64, strategies: &[Strategy]) {
+    let world = World::new().await;
+    create(&world.a, "t", PARTITIONS);
+    let mut random = Random(seed);
+    let mut flow = flow(strategies);
+    if let Some(group) = &mut flow.group {
+        group.heartbeat_interval = Duration::from_millis(100);
+    }
+    let mut running: Vec<Replicator> = Vec::new();
+    let mut sent = 0;
+    for step in 0..24 {
+        if running.len() < 2 || (running.len() < 4 && random.below(2) == 0) {
+            let name = format!("process-{step}");
+            world.cut(&name, Link::Up(Duration::from_micros(100 + random.below(40_000))));
+            running.push(world.process(&name, flow.clone()));
+        } else {
+            let leaving = running.remove(random.below(running.len() as u64) as usize);
+            tokio::spawn(leaving.stop());
+        }
+        for _ in 0..random.below(8) {
+            (0..PARTITIONS).for_each(|partition| append(&world.a, "t", partition, sent, 10));
+            sent += 10;
+            sleep(Duration::from_millis(random.below(120))).await;
+        }
+    }
+    let wanted: Vec<u32> = (0..sent).collect();
+    let all = || (0..PARTITIONS).all(|at| keys(&world.b, "t", at).len() >= wanted.len());
+    until("all is copied", all).await;
+    for process in running {
+        process.stop().await;
+    }
+    for partition in 0..PARTITIONS {
+        let found = keys(&world.b, "t", partition);
+        let differs = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+        assert_eq!(
+            (differs, found.len()),
+            (None, wanted.len()),
+            "{strategies:?}, seed {seed}, partition {partition}"
+        );
+    }
+}
+
+/// Numbers by a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn generations_that_follow_fast_lose_and_repeat_nothing() {
+    // SEEDS=N runs more of them.
+    let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
+    for seed in 0..seeds {
+        come_and_go(seed, &[Strategy::Range]).await;
+        come_and_go(seed, &[Strategy::CooperativeSticky]).await;
+    }
+}

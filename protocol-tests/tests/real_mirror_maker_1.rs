@@ -77,7 +77,7 @@ fn wait_all(pair: &Pair, topic: &str, sent: i64, mirrors: &[&Kmirror]) -> Result
         Ok(match check_numbers(&records, PARTITIONS, sent) {
             Ok(repeated) => Look::Done(repeated),
             Err(reason) => {
-                let logs = mirrors.iter().map(|mirror| tail(&mirror.output(), 20));
+                let logs = mirrors.iter().map(|mirror| tail(&mirror.output(), 40));
                 Look::Pending(format!("{reason}\n{}", logs.collect::<Vec<_>>().join("\n--\n")))
             }
         })
@@ -141,7 +141,7 @@ fn share(strategy: &str, with_java: bool) -> Result<()> {
     assert_eq!(third.stop(TIMEOUT)?, 0, "{}", third.output());
     wait_members(pair, &group, 2, &[&first, &second])?;
     let sent = traffic.stop()?;
-    assert_eq!(wait_all(pair, &topic, sent, &[&first, &second])?, 0, "nothing comes twice in order");
+    assert_eq!(wait_all(pair, &topic, sent, &[&first, &second, &third])?, 0, "nothing comes twice in order");
     let rounds = 20;
     for round in 0..rounds {
         produce_numbers(pair, &topic, sent + round * 50..sent + (round + 1) * 50)?;
@@ -272,7 +272,7 @@ fn command_lines_of_runbooks_do_what_they_say() -> Result<()> {
                 let values: BTreeSet<String> = found.iter().map(ReadRecord::value_text).collect();
                 let wanted = records(source);
                 let whole = wanted.len() == values.len() && found.len() == wanted.len();
-                let seen = || format!("{} of {}\n{}", found.len(), wanted.len(), tail(&mirror.output(), 20));
+                let seen = || format!("{} of {}\n{}", found.len(), wanted.len(), tail(&mirror.output(), 40));
                 Ok(if whole { Look::Done(()) } else { Look::Pending(seen()) })
             })?;
             wait_no_lag(pair, group, source)?;
@@ -331,7 +331,7 @@ fn records_are_dealt_out_as_javas_producer_does() -> Result<()> {
     wait_for("the records of all partitions", TIMEOUT, || {
         mirror.expect_running()?;
         let found = sorted(by_partition("dealt")?);
-        let seen = || format!("{} of {}\n{}", found.len(), wanted.len(), tail(&mirror.output(), 20));
+        let seen = || format!("{} of {}\n{}", found.len(), wanted.len(), tail(&mirror.output(), 40));
         Ok(if found == wanted { Look::Done(()) } else { Look::Pending(seen()) })
     })?;
     // Of one key, in the order in which they were sent.

@@ -23,10 +23,11 @@ use super::control::{Control, ControlEvent, Granted, TopicReady, start_control};
 use super::engine::{Command, Engine, EngineSettings, Position, RewriteJob};
 use super::evidence::{self, Evidence};
 use super::groups::{Groups, TranslateRequest};
+use super::member::MemberWatch;
 use super::producer_id::ask_until_answered;
 use super::settings::FlowSettings;
 use super::state::records::{Position as StoredPosition, StateRecord};
-use super::state::{PositionStore, StoreError, TopicPartition};
+use super::state::{Held, PositionStore, StoreError, TopicPartition};
 use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus, Waiting};
 use super::syncs::{self, Occasion, Syncs, Written};
 use super::topics::sync::Followed;
@@ -141,6 +142,12 @@ struct Owner {
     evidence_sender: mpsc::UnboundedSender<(Inquiry, Evidence)>,
     stopping: Option<Instant>,
     releases: Vec<release::Release>,
+    /// The last positions of what was given up, on their way.
+    release_saves: Vec<JoinHandle<()>>,
+    /// Our membership, where a group gives partitions out.
+    member: Option<MemberWatch>,
+    /// What it gave us and was started.
+    held: Held,
     writes: watch::Sender<bool>,
     syncs: Syncs,
     ends: ends::Ends,
@@ -253,6 +260,9 @@ impl Owner {
             evidence_sender,
             stopping: None,
             releases: Vec::new(),
+            release_saves: Vec::new(),
+            member: None,
+            held: Held::default(),
             writes: watch::Sender::new(false),
             ends: ends::Ends::new(),
             groups: None,
@@ -394,7 +404,7 @@ impl Owner {
 
     fn on_granted(&mut self, granted: Granted) {
         self.state = FlowState::Running;
-        self.store = Some(granted.store);
+        (self.store, self.member) = (Some(granted.store), granted.member);
         self.writes.send_replace(true);
         let translator = self.translator.clone();
         self.groups = Groups::start(&self.seam, &self.settings, &self.source, &self.target, translator);
@@ -624,8 +634,8 @@ impl Owner {
         if records.is_empty() {
             return;
         }
-        let store = store.clone();
-        self.saving = Some(self.seam.spawn(async move { store.save(records).await.map(|()| moved) }));
+        let saved = store.save_held(records, self.held.clone());
+        self.saving = Some(self.seam.spawn(async move { saved.await.map(|()| moved) }));
     }
 
     fn on_saved(&mut self, result: Saved) {

@@ -33,6 +33,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::Partitioning;
+use super::member::MemberWatch;
 use super::plan::TargetLimits;
 use super::start::StartAt;
 use super::state::records::{Gap, Position, ProducerRecord};
@@ -124,6 +125,8 @@ pub struct Granted {
     pub producer: Option<ProducerRecord>,
     /// Gaps on record, for the status.
     pub gaps: Vec<(TopicPartition, Gap)>,
+    /// Our membership, where a group gives partitions out.
+    pub(in crate::mirror) member: Option<MemberWatch>,
 }
 
 /// A topic that can be replicated. Sent again when partitions are added or get a new start, and when the topic was created
@@ -142,6 +145,8 @@ pub struct TopicReady {
     /// Partitions whose start was decided just now, by partition. A partition that is not among them goes on as it is,
     /// or waits for a later `TopicReady` when it has no start yet.
     pub starts: BTreeMap<i32, PartitionStart>,
+    /// Where a group gives partitions out: the generation in which each of `starts` came.
+    pub since: BTreeMap<i32, i32>,
 }
 
 /// What was to be copied of a topic, as far as it was ever known.

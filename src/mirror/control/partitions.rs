@@ -1,6 +1,6 @@
 //! Which partitions a reign is about, where a consumer group gives them out.
 //!
-//! A start is decided from what the group has committed by then, and is told only as long as the partition is ours since the
+//! A start is decided from what the group has committed by then, and counts only as long as the partition is ours since the
 //! same generation: between the question and the answer another member may have had it.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::client::{Error, GroupOffsets};
 use crate::mirror::Partitioning;
 use crate::mirror::member::{GroupOffsetStore, GroupReader, MemberSettings, MemberWatch, Partitionings};
 use crate::mirror::start::Phase;
-use crate::mirror::state::{PositionStore, TopicPartition};
+use crate::mirror::state::{Held, PositionStore, TopicPartition};
 use crate::mirror::topics::diff::{Action, Diff, TopicView};
 use tokio::sync::watch;
 
@@ -23,7 +23,7 @@ pub(super) struct Partitions {
     pub(super) watch: MemberWatch,
     pub(super) reader: Option<GroupReader>,
     /// Those that the registry knows of, with the generation in which they came.
-    pub(super) known: Arc<BTreeMap<TopicPartition, i32>>,
+    pub(super) known: Held,
     /// How records of topics find their partitions, once it is known what the group says.
     partitionings: watch::Sender<Partitionings>,
     are_known: bool,
@@ -119,9 +119,9 @@ impl Partitions {
         }
     }
 
-    /// Whether a partition is ours as it was when [`Partitions::mark`] looked.
-    pub(super) fn is_still(&self, at: &TopicPartition) -> bool {
-        self.known.get(at).is_some_and(|&since| self.watch.owns(at, since))
+    /// The generation in which a partition came, if it is ours as it was when [`Partitions::mark`] looked.
+    pub(super) fn since(&self, at: &TopicPartition) -> Option<i32> {
+        self.known.get(at).copied().filter(|&since| self.watch.owns(at, since))
     }
 
     /// Where a partition begins that the group has committed nothing for. In a topic of which it has, the partition is

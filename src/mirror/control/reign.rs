@@ -223,7 +223,8 @@ impl Reign {
         let flow = self.flow.clone();
         if let Some(member) = &mut self.member {
             let (store, owner) = member.open(&flow);
-            let granted = Granted { store: store.clone(), producer: None, gaps: Vec::new() };
+            let watch = Some(member.watch.clone());
+            let granted = Granted { store: store.clone(), producer: None, gaps: Vec::new(), member: watch };
             self.store_task = Some(flow.seam.spawn(owner.run()));
             flow.tell(ControlEvent::Granted(granted)).await;
             return Ok(store);
@@ -255,7 +256,8 @@ impl Reign {
             self.beginning = Some(Beginning { phase, partitions: None, is_stored: false });
         }
         tracing::info!(target: "kmirror::control", flow = %flow.name(), partitions = store.partitions(), "writes this flow; positions read");
-        let granted = Granted { store: store.clone(), producer: store.producer(), gaps: store.gaps() };
+        let (producer, gaps) = (store.producer(), store.gaps());
+        let granted = Granted { store: store.clone(), producer, gaps, member: None };
         self.store_task = Some(flow.seam.spawn(owner.run()));
         flow.tell(ControlEvent::Granted(granted)).await;
         Ok(store)

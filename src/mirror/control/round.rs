@@ -134,7 +134,8 @@ impl Reign {
             })
             .collect();
         let Resolved { starts, records } = resolve(&self.flow, wanted).await;
-        match save(store, records).await {
+        let held = self.member.as_ref().map(|of| of.known.clone()).unwrap_or_default();
+        match save(store.save_held(records, held)).await {
             Ok(()) => {}
             // The group rebalances: what is ours then is started then.
             Err(SaveError::Later) => return Ok(Starts::new()),
@@ -187,9 +188,11 @@ impl Reign {
         for topic in topics {
             let Some((source, remote)) = self.registry.topic(&topic) else { continue };
             let mut starts = starts.remove(&topic).unwrap_or_default();
-            // Nothing may come between this look and the word to the owner.
+            let mut since = BTreeMap::new();
             if let Some(member) = &self.member {
-                starts.retain(|&index, _| member.is_still(&TopicPartition::new(topic.clone(), index)));
+                let still = |index| Some((index, member.since(&TopicPartition::new(topic.clone(), index))?));
+                since = starts.keys().filter_map(|&index| still(index)).collect();
+                starts.retain(|index, _| since.contains_key(index));
             }
             let ready = TopicReady {
                 source: source.clone(),
@@ -200,6 +203,7 @@ impl Reign {
                     .as_ref()
                     .map_or(Partitioning::Preserve, |of| of.partitioning(&topic)),
                 starts,
+                since,
             };
             self.flow.tell(ControlEvent::TopicReady(ready)).await;
         }
@@ -285,7 +289,7 @@ impl Reign {
             source_cluster_id: id(self.flow.source.view()),
             target_cluster_id: id(self.flow.target.view()),
         };
-        match save(store, vec![StateRecord::FlowStart(start)]).await {
+        match save(store.save(vec![StateRecord::FlowStart(start)])).await {
             Ok(()) => {}
             Err(SaveError::Later) => return Ok(()),
             Err(SaveError::End(end)) => return Err(end),
@@ -363,8 +367,8 @@ enum SaveError {
     End(End),
 }
 
-async fn save(store: &PositionStore, records: Vec<StateRecord>) -> Result<(), SaveError> {
-    match store.save(records).await {
+async fn save(saved: impl Future<Output = Result<(), StoreError>>) -> Result<(), SaveError> {
+    match saved.await {
         Ok(()) => Ok(()),
         Err(StoreError::Later { .. }) => Err(SaveError::Later),
         Err(StoreError::Closed) => Err(SaveError::End(End::Stopped)),

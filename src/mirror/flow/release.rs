@@ -4,14 +4,15 @@
 //! comes twice, since the next member starts at what was stored.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::control::Released;
-use super::super::state::TopicPartition;
 use super::super::state::records::StateRecord;
+use super::super::state::{Held, TopicPartition};
 use super::Owner;
 use crate::client::PartitionKey;
 
@@ -61,7 +62,7 @@ impl Owner {
 
     fn end_release(&mut self, release: Release) {
         let mut released = Released::default();
-        let mut records = Vec::new();
+        let (mut records, mut leaving) = (Vec::new(), BTreeSet::new());
         for (at, key, has_position) in release.partitions {
             let position = self.engine.position_at(key).filter(|_| has_position);
             released.in_doubt += self.engine.give_up(key);
@@ -69,25 +70,41 @@ impl Owner {
                 records.push(StateRecord::Position(at.clone(), self.stored(&position)));
             }
             self.saved.remove(&at);
+            leaving.insert(at);
         }
+        let held = self.held.clone();
+        Arc::make_mut(&mut self.held).retain(|at, _| !leaving.contains(at));
         let Some(store) = self.store.clone().filter(|_| !records.is_empty()) else {
             // Whoever has lost everything meanwhile does not wait for it.
             let _ = release.done.send(released);
             return;
         };
-        self.seam.spawn(async move {
-            released.trouble = store.save(records).await.err().map(|error| error.to_string());
+        // After what is being saved, which is older.
+        let saved = store.save_held(records, held);
+        self.release_saves.retain(|save| !save.is_finished());
+        self.release_saves.push(self.seam.spawn(async move {
+            released.trouble = saved.await.err().map(|error| error.to_string());
             let _ = release.done.send(released);
-        });
+        }));
+    }
+
+    /// Waits until what was given up is stored.
+    pub(super) async fn end_release_saves(&mut self) {
+        self.go_on_releasing();
+        for save in std::mem::take(&mut self.release_saves) {
+            let _ = save.await;
+        }
     }
 
     /// Everything is somebody else's now, and nothing can be stored any more.
     pub(super) fn release_all(&mut self) {
         self.releases.clear();
+        self.release_saves.clear();
         for key in self.engine.held() {
             self.engine.let_go(key);
             self.engine.give_up(key);
         }
         self.saved.clear();
+        self.held = Held::default();
     }
 }

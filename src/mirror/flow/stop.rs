@@ -52,6 +52,9 @@ impl Owner {
         }
         self.save(Occasion::Flush);
         self.end_save().await;
+        if timeout(STORE_MAX, self.end_release_saves()).await.is_err() {
+            self.warn_of_slow_store("positions");
+        }
         self.cease();
         self.stopping = Some(Instant::now() + DRAIN_MAX);
         self.control.orders.tell(command).await;

@@ -41,6 +41,9 @@ impl Owner {
         }
         self.engine.set_limits(&ready.remote.name, ready.limits);
         for (&partition, start) in &ready.starts {
+            if !self.takes_on(&topic, partition, &ready) {
+                continue;
+            }
             let key = self.key_of(&ready.source, &ready.remote, ready.limits, partition, ready.partitioning);
             match start {
                 PartitionStart::At(at) => {
@@ -68,6 +71,20 @@ impl Owner {
         self.follow_leaders();
         self.source.request_refresh_of(Topics::Named(vec![topic]));
         self.target.request_refresh_of(Topics::Named(vec![ready.remote.name.clone()]));
+    }
+
+    /// Whether a start still counts. Where a group gives partitions out, it may have been overtaken by a release: then the
+    /// state says so by now, and what it says later comes as a release after this.
+    fn takes_on(&mut self, topic: &Arc<str>, partition: i32, ready: &TopicReady) -> bool {
+        let Some(member) = &self.member else { return true };
+        let at = TopicPartition::new(topic.clone(), partition);
+        match ready.since.get(&partition) {
+            Some(&since) if member.owns(&at, since) => {
+                Arc::make_mut(&mut self.held).insert(at, since);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Who has written what a start was decided from.

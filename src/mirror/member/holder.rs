@@ -5,8 +5,8 @@
 //!    ▲                      │
 //!    └── given up by the coordinator, or not heard of it for a session: all is lost at once
 //! ```
-//! What is told first counts: the state is changed before the flow's owner hears of a release, so that whoever looks at the
-//! state and then tells the owner of a start cannot be overtaken.
+//! What is told first counts: the state is changed before the flow's owner hears of a release. So when the owner is told of a
+//! start and then sees in the state that the partition is still ours, a release can only come later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::client::{
 };
 use crate::mirror::FlowSettings;
 use crate::mirror::control::{ControlEvent, Released};
-use crate::mirror::state::TopicPartition;
+use crate::mirror::state::{Held, TopicPartition};
 use crate::mirror::topics::diff::Selector;
 use crate::seam::Seam;
 
@@ -59,9 +59,9 @@ pub(in crate::mirror) struct MemberState {
     /// As whom offsets are committed; none while we are no member.
     pub(in crate::mirror) identity: Option<GroupIdentity>,
     /// Our partitions, with the generation in which they came.
-    pub(in crate::mirror) owned: Arc<BTreeMap<TopicPartition, i32>>,
-    /// Those whose offsets we may commit.
-    pub(in crate::mirror) may_commit: Arc<BTreeSet<TopicPartition>>,
+    pub(in crate::mirror) owned: Held,
+    /// Those whose offsets we may commit, with the generation in which they came.
+    pub(in crate::mirror) may_commit: Held,
     /// Why everything was lost last.
     pub(in crate::mirror) lost: Option<String>,
     /// What last kept us from being a member.
@@ -312,7 +312,7 @@ impl Holder {
     fn report(&self) -> ConsumerReport {
         let view = self.source.view();
         let mut owned: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
-        for at in &self.ownership.may_commit() {
+        for at in self.ownership.may_commit().keys() {
             if let Some(topic) = view.topic(&at.topic) {
                 owned.entry(topic.id).or_default().push(at.partition);
             }

@@ -1,8 +1,8 @@
 //! The position store of a member: positions are the group's committed offsets, and nothing is written to the target.
 //!
 //! One task commits one save after the other, always as whoever we are in the group by then and only what we may commit by
-//! then: a save that comes too late commits nothing, or it could take an offset back that another member has moved on. What
-//! the group has no room for (gaps, offset maps) is remembered until the process ends.
+//! then, for partitions that have been ours without a break since what is saved was true: a save that comes too late commits
+//! nothing, or it could take an offset back that another member has moved on. What the group has no room for (gaps, offset maps) is remembered until the process ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::holder::MemberWatch;
 use crate::client::{Cluster, CommittedOffset, Error, ErrorCode, GroupOffsets};
 use crate::mirror::Partitioning;
 use crate::mirror::state::records::{Position, StateRecord};
-use crate::mirror::state::{PositionStore, Remembered, Save, StoreError, TopicPartition};
+use crate::mirror::state::{Held, PositionStore, Remembered, Save, StoreError, TopicPartition};
 use uuid::Uuid;
 
 /// How often a commit is tried before it waits for the next save.
@@ -113,14 +113,14 @@ impl GroupOffsetStore {
 
     /// Commits what comes, until it is dropped.
     pub(in crate::mirror) async fn run(mut self) {
-        while let Some(Save { records, done }) = self.inbox.recv().await {
-            let outcome = self.save(&records).await;
+        while let Some(Save { records, held, done }) = self.inbox.recv().await {
+            let outcome = self.save(&records, &held).await;
             // Whoever gave up waiting has no use for the answer.
             let _ = done.send(outcome);
         }
     }
 
-    async fn save(&self, records: &[StateRecord]) -> Result<(), StoreError> {
+    async fn save(&self, records: &[StateRecord], held: &Held) -> Result<(), StoreError> {
         let mut wanted = BTreeMap::new();
         for record in records {
             match record {
@@ -129,7 +129,7 @@ impl GroupOffsetStore {
                 _ => {}
             }
         }
-        self.commit(wanted).await?;
+        self.commit(wanted, held).await?;
         records.iter().for_each(|record| self.store.remember(record.clone()));
         Ok(())
     }
@@ -140,11 +140,12 @@ impl GroupOffsetStore {
         ((at.topic.clone(), at.partition), CommittedOffset { offset, metadata: Arc::from(metadata) })
     }
 
-    async fn commit(&self, wanted: BTreeMap<TopicPartition, i64>) -> Result<(), StoreError> {
+    async fn commit(&self, wanted: BTreeMap<TopicPartition, i64>, held: &Held) -> Result<(), StoreError> {
         let mut last = "no member of the group now".to_owned();
         for tries in 0..TRIES_MAX {
             let state = self.member.state();
-            let mine = wanted.iter().filter(|(at, _)| state.may_commit.contains(*at));
+            let is_ours = |at| state.may_commit.get(at).is_some_and(|since| held.get(at) == Some(since));
+            let mine = wanted.iter().filter(|(at, _)| is_ours(*at));
             let offsets: GroupOffsets = mine.map(|(at, &offset)| self.committed(at, offset)).collect();
             if offsets.is_empty() {
                 return Ok(());

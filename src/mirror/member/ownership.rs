@@ -35,7 +35,7 @@ pub struct Ownership {
     /// Partitions with the generation in which they were given.
     owned: BTreeMap<TopicPartition, i32>,
     /// Those that are being given up; they are none of `owned`.
-    leaving: BTreeSet<TopicPartition>,
+    leaving: BTreeMap<TopicPartition, i32>,
     /// The last assignment and its generation, which the sticky assignor goes on from.
     last: (BTreeSet<TopicPartition>, i32),
 }
@@ -47,7 +47,7 @@ impl Ownership {
         Ownership {
             is_cooperative,
             owned: BTreeMap::new(),
-            leaving: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             last: (BTreeSet::new(), -1),
         }
     }
@@ -57,9 +57,9 @@ impl Ownership {
         &self.owned
     }
 
-    /// What it may commit: also what is being given up.
-    pub fn may_commit(&self) -> BTreeSet<TopicPartition> {
-        self.owned.keys().chain(&self.leaving).cloned().collect()
+    /// What it may commit, and since which generation: also what is being given up.
+    pub fn may_commit(&self) -> BTreeMap<TopicPartition, i32> {
+        self.owned.iter().chain(&self.leaving).map(|(at, &since)| (at.clone(), since)).collect()
     }
 
     /// A new generation is wanted, by the coordinator or by us.
@@ -111,8 +111,7 @@ impl Ownership {
     }
 
     fn leave(&mut self, partitions: BTreeSet<TopicPartition>) -> Next {
-        self.owned.retain(|at, _| !partitions.contains(at));
-        self.leaving.clone_from(&partitions);
+        self.leaving = partitions.iter().filter_map(|at| self.owned.remove_entry(at)).collect();
         Next::GiveUp(partitions)
     }
 }
@@ -137,7 +136,8 @@ mod tests {
         assert_eq!(member.rebalance(), Next::GiveUp(partitions(&[0, 1])));
         assert_eq!(member.rebalance(), Next::Stay, "it is at it");
         assert!(member.owned().is_empty());
-        assert_eq!(member.may_commit(), partitions(&[0, 1]));
+        let may_commit = member.may_commit();
+        assert_eq!(may_commit, partitions(&[0, 1]).into_iter().map(|at| (at, 1)).collect());
         assert_eq!(member.given_up(), Next::Rejoin);
         assert!(member.may_commit().is_empty());
         assert_eq!(member.assigned(2, partitions(&[1])), Next::Stay);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub use batches::Layout;
 pub(in crate::mirror) use log::for_each_committed;
 pub use remembered::{Remembered, RememberedPartition, Standing, owner};
-pub(in crate::mirror) use store::Save;
+pub(in crate::mirror) use store::{Held, Save};
 pub use store::{OpenError, PositionStore, StoreError, StoreOwner, look};
 
 /// A partition of a topic, by name.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -81,10 +82,15 @@ pub enum OpenError {
 /// nobody holds the lock across an await.
 type Memory = Arc<Mutex<Remembered>>;
 
+/// Partitions that a consumer group has given us, with the generation in which they came.
+pub(in crate::mirror) type Held = Arc<BTreeMap<TopicPartition, i32>>;
+
 /// Records to be stored, and who waits for it.
 #[derive(Debug)]
 pub(in crate::mirror) struct Save {
     pub(in crate::mirror) records: Vec<StateRecord>,
+    /// Since when the partitions were ours that the records speak of; nobody gives them out where this is empty.
+    pub(in crate::mirror) held: Held,
     pub(in crate::mirror) done: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -143,12 +149,30 @@ impl PositionStore {
     /// # Errors
     /// [`StoreError::Closed`] when the flow was given up; [`StoreError::Refused`] when the target says no for good.
     pub async fn save(&self, records: Vec<StateRecord>) -> Result<(), StoreError> {
-        if records.is_empty() {
-            return Ok(());
-        }
+        self.save_held(records, Held::default()).await
+    }
+
+    /// As [`PositionStore::save`], for partitions that a group has given us: what is stored for those that have been another
+    /// member's meanwhile would take back what that one has stored, so it is left out. Saves are in the order of the calls,
+    /// whenever they are awaited.
+    pub(in crate::mirror) fn save_held(
+        &self,
+        records: Vec<StateRecord>,
+        held: Held,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
         let (done, answer) = oneshot::channel();
-        self.inbox.send(Save { records, done }).await.map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        let inbox = self.inbox.clone();
+        let is_empty = records.is_empty();
+        let sent = if is_empty { Ok(()) } else { inbox.try_send(Save { records, held, done }) };
+        async move {
+            match sent {
+                Ok(()) if is_empty => return Ok(()),
+                Ok(()) => {}
+                Err(TrySendError::Full(save)) => inbox.send(save).await.map_err(|_| StoreError::Closed)?,
+                Err(TrySendError::Closed(_)) => return Err(StoreError::Closed),
+            }
+            answer.await.map_err(|_| StoreError::Closed)?
+        }
     }
 
     /// Where a partition stands by what is stored.
@@ -227,7 +251,7 @@ impl StoreOwner {
 
     /// Stores what comes, until the last handle is gone.
     pub async fn run(mut self) {
-        while let Some(Save { records, done }) = self.inbox.recv().await {
+        while let Some(Save { records, done, .. }) = self.inbox.recv().await {
             let outcome = self.save(&records).await;
             // Whoever gave up waiting has no use for the answer.
             let _ = done.send(outcome);
