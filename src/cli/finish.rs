@@ -118,7 +118,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::mirror::status::{PartitionStatus, Stopped};
+    use crate::mirror::status::{PartitionStatus, Readiness, Stopped};
 
     fn partition(position: i64, end: i64, stopped: Option<Option<i64>>) -> PartitionStatus {
         let stopped = stopped.map(|retry_ms| Stopped {
@@ -138,6 +138,7 @@ mod tests {
             source: Arc::from("A"),
             target: Arc::from("B"),
             state,
+            readiness: Readiness::Ready,
             waiting_for: None,
             discovered: true,
             partitions: numbered.collect(),

@@ -51,6 +51,7 @@ pub(super) struct Shared {
     inbox: mpsc::Sender<Command>,
     view: watch::Receiver<Arc<ClusterView>>,
     trouble: watch::Receiver<Option<Arc<Error>>>,
+    out_of_reach: watch::Receiver<bool>,
 }
 
 /// Which broker is to answer.
@@ -94,8 +95,9 @@ impl Cluster {
         let (inbox, commands) = mpsc::channel(INBOX_MAX);
         let (view_sender, view) = watch::channel(Arc::new(ClusterView::default()));
         let (trouble_sender, trouble) = watch::channel(None);
-        let shared =
-            Arc::new(Shared { seam: seam.clone(), settings: settings.clone(), inbox, view, trouble });
+        let (out_of_reach_sender, out_of_reach) = watch::channel(false);
+        let (kept_seam, kept) = (seam.clone(), settings.clone());
+        let shared = Arc::new(Shared { seam: kept_seam, settings: kept, inbox, view, trouble, out_of_reach });
         let owner = Owner::new(
             seam.clone(),
             settings,
@@ -103,6 +105,7 @@ impl Cluster {
             commands,
             view_sender,
             trouble_sender,
+            out_of_reach_sender,
         );
         seam.spawn(owner.run());
         Cluster { shared }
@@ -140,6 +143,11 @@ impl Cluster {
     /// The last error of connecting or asking for metadata; `None` once metadata has come again.
     pub fn trouble(&self) -> Option<Arc<Error>> {
         self.shared.trouble.borrow().clone()
+    }
+
+    /// Whether no broker of it answers, as far as the last tries tell: one that does makes it false.
+    pub fn is_out_of_reach(&self) -> bool {
+        *self.shared.out_of_reach.borrow()
     }
 
     /// Asks for metadata and waits for the view that holds the answer. `Topics::Named` with no name asks for the brokers.

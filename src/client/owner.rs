@@ -62,6 +62,7 @@ pub(super) struct Owner {
     report: mpsc::UnboundedSender<Event>,
     view: watch::Sender<Arc<ClusterView>>,
     trouble: watch::Sender<Option<Arc<Error>>>,
+    out_of_reach: watch::Sender<bool>,
     /// When trouble was last logged.
     told: Option<Instant>,
     pool: Pool<Connection>,
@@ -79,6 +80,7 @@ impl Owner {
         inbox: mpsc::Receiver<Command>,
         view: watch::Sender<Arc<ClusterView>>,
         trouble: watch::Sender<Option<Arc<Error>>>,
+        out_of_reach: watch::Sender<bool>,
     ) -> Owner {
         let (report, events) = mpsc::unbounded_channel();
         let pool = Pool::new(&settings.bootstrap_servers, settings.net.reconnect_backoff);
@@ -92,6 +94,7 @@ impl Owner {
             report,
             view,
             trouble,
+            out_of_reach,
             told: None,
             pool,
             connecting: BTreeMap::new(),
@@ -186,7 +189,7 @@ impl Owner {
         }
     }
 
-    /// Connections end by themselves; whoever next asks for one finds out.
+    /// Connections end by themselves; whoever next asks for one finds out, and so whether anybody is left.
     fn notice_ended(&mut self) {
         let now = Instant::now();
         for key in self.pool.keys() {
@@ -203,6 +206,7 @@ impl Owner {
                 Some(_) => self.pool.failed(key, now, self.seam.random()),
             }
         }
+        self.out_of_reach.send_replace(self.pool.is_out_of_reach());
     }
 
     fn dial(&self, key: NodeKey, address: HostPort, not_before: Option<Instant>) {
@@ -242,6 +246,7 @@ impl Owner {
                 Err(error)
             }
         };
+        self.notice_ended();
         for reply in waiting {
             let _ = reply.send(answer.clone());
         }
@@ -280,9 +285,11 @@ impl Owner {
                 }
                 self.view.send_replace(view.clone());
                 self.trouble.send_replace(None);
+                self.out_of_reach.send_replace(false);
                 Ok(view)
             }
             Err(error) => {
+                self.notice_ended();
                 self.note_trouble(&error);
                 Err(error)
             }

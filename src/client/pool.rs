@@ -142,6 +142,18 @@ impl<C: Heard> Pool<C> {
         turned.find(|&(key, node)| is_sound(key, node)).map_or(Some(up), |(&key, _)| Some(key))
     }
 
+    /// Whether nobody answers: no connection is up, and each broker that is known (or else each bootstrap server) failed when
+    /// it was last dialled.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        let is_broker = |key: &NodeKey| matches!(key, NodeKey::Broker(_));
+        let knows_brokers = self.nodes.keys().any(is_broker);
+        let has_failed = |(key, node): (&NodeKey, &Node<C>)| {
+            let counts = is_broker(key) == knows_brokers;
+            !matches!(node.state, State::Up(_)) && (!counts || node.failures > 0)
+        };
+        self.nodes.iter().all(has_failed)
+    }
+
     /// When the node may be dialled.
     pub(super) fn not_before(&self, key: NodeKey) -> Option<Instant> {
         self.nodes.get(&key).and_then(|node| node.not_before)
@@ -264,6 +276,26 @@ mod tests {
         );
         let first = pool.any(now, 0).unwrap();
         assert!(pool.not_before(first).is_some_and(|at| at > now), "all back off now");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_is_out_of_reach_when_everybody_who_counts_has_failed() {
+        let (mut pool, now) = (pool(), Instant::now());
+        assert!(!pool.is_out_of_reach(), "nobody has been asked yet");
+        pool.failed(NodeKey::Bootstrap(0), now, 0);
+        assert!(!pool.is_out_of_reach());
+        pool.failed(NodeKey::Bootstrap(1), now, 0);
+        assert!(pool.is_out_of_reach());
+        pool.connected(NodeKey::Bootstrap(1), up("bootstrap"), now, 0);
+        pool.update(&view(&[(7, 7), (8, 8)]));
+        assert!(!pool.is_out_of_reach());
+        pool.get(NodeKey::Bootstrap(1)).unwrap().state = State::Down;
+        pool.failed(NodeKey::Broker(7), now, 0);
+        assert!(!pool.is_out_of_reach(), "the other broker may answer");
+        pool.failed(NodeKey::Broker(8), now, 0);
+        assert!(pool.is_out_of_reach(), "whatever the bootstrap servers would say");
+        pool.connected(NodeKey::Broker(8), up("eight"), now, 0);
+        assert!(!pool.is_out_of_reach());
     }
 
     #[tokio::test(start_paused = true)]

@@ -132,7 +132,7 @@ fn of_cluster(alias: &str, key: &str) -> Verdict {
     }
     if let Some(client) = keys::find_client(key) {
         return if client.connection || keys::is_cluster_wide(key) || client.is_of("admin") {
-            Verdict::Known(client.kind, client.effect)
+            Verdict::Known(client.kind, client.effect_of("admin"))
         } else {
             misplaced_client(client, &format!("{alias}.{}", home_of(client, key)))
         };
@@ -205,7 +205,8 @@ fn of_flow(source: &str, target: &str, key: &str) -> Verdict {
 
 /// The key as one client of a cluster takes it, or bare when all of them do.
 fn home_of(client: &ClientKey, key: &str) -> String {
-    let takers: Vec<&str> = CLIENTS.into_iter().filter(|name| client.is_of(name)).collect();
+    let takes = |name: &&str| client.is_of(name) && client.effect_of(name) == client.effect;
+    let takers: Vec<&str> = CLIENTS.into_iter().filter(takes).collect();
     match takers[..] {
         [only] => format!("{only}.{key}"),
         _ => key.to_owned(),
@@ -254,8 +255,8 @@ fn client_prefix(key: &str) -> Option<(&str, &str)> {
 }
 
 fn known_client(client: &str, key: &str) -> Option<(Kind, Effect)> {
-    let named =
-        keys::find_client(key).filter(|known| known.is_of(client)).map(|known| (known.kind, known.effect));
+    let named = keys::find_client(key).filter(|known| known.is_of(client));
+    let named = named.map(|known| (known.kind, known.effect_of(client)));
     let by_family = || keys::CLIENT_FAMILIES.iter().find(|(prefix, _)| key.starts_with(prefix));
     named.or_else(|| by_family().map(|&(_, effect)| (Kind::Text, effect)))
 }

@@ -229,9 +229,30 @@ fn read_own(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
     flow.on_paused = reader.choice("kmirror.on.paused", &paused, "honour").unwrap_or(flow.on_paused);
     let tolerance = [("none", OnRefused::Stop), ("all", OnRefused::Skip)];
     flow.on_refused = reader.choice("errors.tolerance", &tolerance, "none").unwrap_or(flow.on_refused);
+    let delay = flow.retry_delay_max.as_millis().to_string();
+    flow.retry_delay_max =
+        reader.parse("errors.retry.delay.max.ms", Fallback::Ours(&delay), flow.retry_delay_max, millis);
+    let outage = reader.integer("errors.retry.timeout", 0, i64::MIN, i64::MAX);
+    flow.retry_limits.outage_max = u64::try_from(outage).ok().map(Duration::from_millis);
+    say_it_only_reports(reader, &["errors.retry.timeout"]);
     let oversize = [("stop", OnOversize::Stop), ("skip", OnOversize::Skip)];
     let default = if flow.on_refused == OnRefused::Skip { "skip" } else { "stop" };
     flow.on_oversize = reader.choice("kmirror.on.oversize", &oversize, default).unwrap_or(flow.on_oversize);
+}
+
+/// Whoever knows what a key ends in Kafka or Connect is told what it does here.
+fn say_it_only_reports(reader: &mut Reader<'_>, keys: &[&str]) {
+    for key in keys {
+        let Some(setting) = reader.scope.get(*key) else { continue };
+        let name = &reader.entries[setting.entry].key;
+        let message =
+            format!("{name} says when /readyz turns and the log warns; delivery goes on until it succeeds");
+        reader.problems.push(Problem::info(message).at(reader.span(setting)));
+    }
+}
+
+fn millis(value: &str) -> Result<Duration, String> {
+    Ok(Duration::from_millis(values::integer(value, 0, i64::MAX)?.unsigned_abs()))
 }
 
 fn read_worker(reader: &mut Reader<'_>, flow: &mut FlowSettings, source: &str) {
@@ -322,6 +343,12 @@ fn read_producer(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
             format!("acks={} is raised to all: nothing counts as copied before all have it", acks.shown),
         );
     }
+    let limits = &mut flow.retry_limits;
+    let timeout = limits.delivery_timeout.as_millis().to_string();
+    limits.delivery_timeout =
+        reader.parse("delivery.timeout.ms", Fallback::Ours(&timeout), limits.delivery_timeout, millis);
+    limits.retries = reader.int("retries", i32::MAX, 0).unsigned_abs();
+    say_it_only_reports(reader, &["delivery.timeout.ms", "retries"]);
     let codecs = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd].map(|c| (c.name(), c));
     let names = codecs.map(|(name, _)| name);
     let codec = |value: &str| {

@@ -87,7 +87,7 @@ const FACTOR: Kind = Integer(-1, i16::MAX as i64);
 
 const NO_CONNECT: Effect = Nothing("there is no Connect worker here");
 const VERBATIM: Effect = Nothing("record batches are copied as they are");
-const RETRIED: Effect = Nothing("delivery is tried until it succeeds, with back-off; no key gives it up");
+const RETRIED: Effect = Nothing("calls are tried until they succeed, with back-off; no key gives them up");
 const NO_GROUP: Effect = Nothing("partitions are fetched without a consumer group");
 const METRICS: Effect = Nothing("metrics are served in Prometheus' format on kmirror.admin.listen");
 const NO_JAVA_TLS: Effect = Nothing("TLS is not Java's here: it has no providers to choose from");
@@ -199,8 +199,8 @@ pub(super) const KEYS: &[Key] = &[
     key("transforms", Connector, List, Used),
     key("predicates", Connector, List, Used),
     key("config.action.reload", Connector, Choice(&["none", "restart"]), NO_CONNECT),
-    key("errors.retry.timeout", Connector, ANY_LONG, RETRIED),
-    key("errors.retry.delay.max.ms", Connector, LONG, RETRIED),
+    key("errors.retry.timeout", Connector, ANY_LONG, Used),
+    key("errors.retry.delay.max.ms", Connector, LONG, Used),
     key("errors.tolerance", Connector, Choice(&["none", "all"]), Used),
     key("errors.log.enable", Connector, Boolean, NO_CONNECT),
     key("errors.log.include.messages", Connector, Boolean, NO_CONNECT),
@@ -334,7 +334,7 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("enable.metrics.push", "cpa", Boolean, METRICS),
     client("auto.include.jmx.reporter", "cpa", Boolean, METRICS),
     client("interceptor.classes", "cp", List, VERBATIM),
-    client("retries", "pa", INT, RETRIED),
+    client("retries", "pa", INT, Used),
     client("zookeeper.connect", "cpa", Text, Nothing("no ZooKeeper is asked")),
     client("bootstrap.controllers", "a", HostPorts, Nothing("brokers are asked")),
     // The consumer.
@@ -372,7 +372,7 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("compression.lz4.level", "p", ANY_INT, LEVEL),
     client("compression.type", "p", Choice(&["none", "gzip", "snappy", "lz4", "zstd"]), Used),
     client("compression.zstd.level", "p", ANY_INT, LEVEL),
-    client("delivery.timeout.ms", "p", INT, RETRIED),
+    client("delivery.timeout.ms", "p", INT, Used),
     client("enable.idempotence", "p", Boolean, Nothing("batches are always produced idempotently")),
     client("key.serializer", "p", Class, VERBATIM),
     client("linger.ms", "p", LONG, Nothing("nothing is delayed to make batches larger")),
@@ -444,6 +444,11 @@ impl ClientKey {
     /// Whether the client with this name knows the key.
     pub(super) fn is_of(&self, client: &str) -> bool {
         client.chars().next().is_some_and(|letter| self.clients.contains(letter))
+    }
+
+    /// What it does for one of the clients that know it.
+    pub(super) fn effect_of(&self, client: &str) -> Effect {
+        if self.name == "retries" && client == "admin" { RETRIED } else { self.effect }
     }
 }
 

@@ -102,7 +102,8 @@ fn each_key_reaches_its_setting() {
          kmirror.batching=verbatim\nA.consumer.isolation.level=read_committed\nA.consumer.fetch.min.bytes=2\n\
          A.consumer.fetch.max.bytes=3\nA.consumer.max.partition.fetch.bytes=4\nA.consumer.fetch.max.wait.ms=5\n\
          B.producer.max.request.size=6\nB.producer.request.timeout.ms=7\n\
-         A->B.producer.override.max.in.flight.requests.per.connection=8",
+         A->B.producer.override.max.in.flight.requests.per.connection=8\nerrors.retry.timeout=9\n\
+         A->B.errors.retry.delay.max.ms=10\nB.producer.retries=11\nA->B.producer.override.delivery.timeout.ms=12",
     );
     assert_eq!(flow.topics.patterns(), ["orders", "pay.*"]);
     assert_eq!(flow.topics_exclude.patterns(), ["x"]);
@@ -128,6 +129,12 @@ fn each_key_reaches_its_setting() {
     );
     assert_eq!((flow.produce.max_request_bytes, flow.produce.max_in_flight_requests), (6, 8));
     assert_eq!(flow.produce.ack_timeout, Duration::from_millis(7));
+    assert_eq!(flow.retry_limits.outage_max, Some(Duration::from_millis(9)));
+    assert_eq!(flow.retry_delay_max, Duration::from_millis(10));
+    assert_eq!(
+        (flow.retry_limits.retries, flow.retry_limits.delivery_timeout),
+        (11, Duration::from_millis(12))
+    );
 }
 
 #[test]

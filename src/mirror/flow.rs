@@ -4,6 +4,7 @@
 //! the lanes. Positions are stored on a timer from what is acknowledged at that moment, one save at a time.
 
 mod ends;
+mod readiness;
 mod release;
 mod report;
 mod stop;
@@ -118,6 +119,7 @@ struct Owner {
     engine: Engine,
     started: Instant,
     state: FlowState,
+    readiness: readiness::Watch,
     waiting_for: Option<Waiting>,
     store: Option<PositionStore>,
     keys: BTreeMap<(Arc<str>, i32), PartitionKey>,
@@ -238,6 +240,7 @@ impl Owner {
             control_ended: false,
             started: Instant::now(),
             state: FlowState::Starting,
+            readiness: readiness::Watch::default(),
             waiting_for: None,
             store: None,
             keys: BTreeMap::new(),
@@ -280,7 +283,10 @@ impl Owner {
             let wake = self.wake(&mut source_view, &mut target_view, flush_at, look_at).await;
             self.engine.set_wall_clock(self.seam.now_ms());
             match wake {
-                Wake::Request(Some(Request::Status(reply))) => drop(reply.send(self.status())),
+                Wake::Request(Some(Request::Status(reply))) => {
+                    self.look_at_readiness();
+                    drop(reply.send(self.status()));
+                }
                 Wake::Request(_) if self.control_ended => return,
                 Wake::Request(_) => self.begin_stop(),
                 Wake::Control(Some(event)) => {
@@ -314,6 +320,8 @@ impl Owner {
                     if self.store.is_some() {
                         self.syncs.look(&mut self.engine, Occasion::Tick);
                     }
+                    self.engine.note_waiting(self.started.elapsed());
+                    self.look_at_readiness();
                 }
                 Wake::Ends(look) => self.on_ends(look),
                 Wake::Synced(written) => self.syncs.on_written(written),
@@ -667,6 +675,12 @@ async fn saved(saving: &mut Option<JoinHandle<Saved>>) -> Saved {
     }
 }
 
+/// Not below a second: each try may be a fetch and a request.
+fn stopped_backoff(max: Duration) -> Backoff {
+    let max = max.max(Duration::from_secs(1));
+    Backoff { initial: max.min(Duration::from_secs(30)), max }
+}
+
 fn engine_settings(settings: &FlowSettings, retry_backoff: Backoff) -> EngineSettings {
     EngineSettings {
         source: settings.source.clone(),
@@ -686,7 +700,7 @@ fn engine_settings(settings: &FlowSettings, retry_backoff: Backoff) -> EngineSet
             initial: retry_backoff.initial.min(Duration::from_millis(10)),
             max: retry_backoff.max,
         },
-        stopped_backoff: Backoff::millis(30_000, 300_000),
+        stopped_backoff: stopped_backoff(settings.retry_delay_max),
         decompressed_bytes_max: DECOMPRESSED_BYTES_MAX,
     }
 }

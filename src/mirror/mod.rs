@@ -54,7 +54,7 @@ pub use rename::Rename;
 pub use replicator::Replicator;
 pub use settings::{
     Batching, CONFIG_PROPERTIES_EXCLUDE_DEFAULT, CompressedBatching, DefaultsFrom, FlowSettings, OffsetReset,
-    OnOversize, OnPaused, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor,
+    OnOversize, OnPaused, OnRefused, OnSourceReset, ProcessSettings, ReplicationFactor, RetryLimits,
     config_properties_exclude_default, topics_exclude_default,
 };
 pub use share::{OtherShare, Share};

@@ -89,6 +89,10 @@ pub struct FlowSettings {
     pub on_oversize: OnOversize,
     /// `errors.tolerance`.
     pub on_refused: OnRefused,
+    /// When retries that go on count as trouble.
+    pub retry_limits: RetryLimits,
+    /// `errors.retry.delay.max.ms`: the longest pause before a stopped partition that may heal is tried again.
+    pub retry_delay_max: Duration,
     /// `compression.type` of the target producer; `None` keeps the source's codec.
     pub compression: Option<Codec>,
     /// `kmirror.batching`.
@@ -169,6 +173,8 @@ impl FlowSettings {
             on_source_reset: OnSourceReset::Stop,
             on_oversize: OnOversize::Stop,
             on_refused: OnRefused::Stop,
+            retry_limits: RetryLimits::default(),
+            retry_delay_max: Duration::from_secs(300),
             compression: None,
             batching: Batching::Adaptive,
             batching_compressed: CompressedBatching::Backlog,
@@ -247,6 +253,27 @@ pub enum OnRefused {
     Stop,
     /// `all`: the record is left out, counted and recorded with its offset.
     Skip,
+}
+
+/// What ends delivery in Kafka's producer and in Connect, and here only says when `/readyz` turns: delivery goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryLimits {
+    /// `errors.retry.timeout`: how long a flow that was ready may be without one of its clusters; `None` (-1) for ever.
+    pub outage_max: Option<Duration>,
+    /// `delivery.timeout.ms` of the target producer: how long records of a partition may wait without any being acknowledged.
+    pub delivery_timeout: Duration,
+    /// `retries` of the target producer: how often in a row a partition's batch may fail and be sent again.
+    pub retries: u32,
+}
+
+impl Default for RetryLimits {
+    fn default() -> RetryLimits {
+        RetryLimits {
+            outage_max: Some(Duration::ZERO),
+            delivery_timeout: Duration::from_secs(120),
+            retries: i32::MAX.unsigned_abs(),
+        }
+    }
 }
 
 /// `kmirror.on.paused`: a source connector of MirrorMaker that somebody has paused or stopped.

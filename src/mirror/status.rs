@@ -55,6 +55,8 @@ pub struct FlowStatus {
     pub target: Arc<str>,
     /// Where it stands.
     pub state: FlowState,
+    /// Whether `/readyz` counts it as ready.
+    pub readiness: Readiness,
     /// What it waits for before it can copy; `None` when it does not, or not for long yet.
     pub waiting_for: Option<Waiting>,
     /// All selected topics have been looked at, and each of their partitions has its start.
@@ -244,6 +246,16 @@ pub enum FlowState {
     Failed(String),
 }
 
+/// Whether a flow is ready, for whoever watches over the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Readiness {
+    /// It copies, or would if there were something to copy, or stands by in order.
+    #[default]
+    Ready,
+    /// It does not, with the reason where the flow's state does not tell.
+    NotReady(Option<String>),
+}
+
 /// What a flow waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -316,6 +328,9 @@ impl PartitionStatus {
 
 /// [`Stopped::reason`] of a partition whose topic was deleted at the source.
 pub const TOPIC_GONE: &str = "topic_gone";
+
+/// [`Stopped::reason`] of a partition that the target could not take, at many tries, for reasons that pass.
+pub const UNAVAILABLE: &str = "unavailable";
 
 /// Why a partition is not replicated now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use crate::mirror::measure::{Latency, Recent, Spread, TrafficStatus};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::status::{
     BrokerStatus, CertificateStatus, Counters, Event, EventKind, FlowState, FlowStatus, GroupStatus,
-    GroupSync, GroupSyncStatus, GroupsStatus, HeartbeatStatus, LinkStatus, PartitionStatus, ReplicatorStatus,
-    Stopped, SyncStatus, SyncsStatus, TlsStatus, TranslationStatus, Waiting,
+    GroupSync, GroupSyncStatus, GroupsStatus, HeartbeatStatus, LinkStatus, PartitionStatus, Readiness,
+    ReplicatorStatus, Stopped, SyncStatus, SyncsStatus, TlsStatus, TranslationStatus, Waiting,
 };
 
 pub(super) fn status() -> ReplicatorStatus {
@@ -61,6 +61,7 @@ pub(super) fn status() -> ReplicatorStatus {
         source: Arc::from("A"),
         target: Arc::from("B"),
         state: FlowState::Running,
+        readiness: Readiness::Ready,
         waiting_for: None,
         discovered: true,
         partitions: [((Arc::from("orders"), 0), orders), ((Arc::from("payments"), 3), payments)].into(),
@@ -81,6 +82,7 @@ pub(super) fn status() -> ReplicatorStatus {
         source: Arc::from("B"),
         target: Arc::from("A"),
         state: FlowState::WaitingForMirrorMaker { group: "B-mm2".to_owned(), members: 2 },
+        readiness: Readiness::NotReady(None),
         waiting_for: Some(Waiting { what: "MirrorMaker to leave".to_owned(), since_ms: 8_000 }),
         discovered: false,
         partitions: [].into(),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::metrics::state_word;
 use super::translation;
 use crate::mirror::status::{
-    BrokerStatus, CertificateStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus,
+    BrokerStatus, CertificateStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus, Readiness,
     ReplicatorStatus, RewriteReason, SyncStatus, TlsStatus,
 };
 
@@ -29,9 +29,13 @@ pub fn unready(status: &ReplicatorStatus) -> String {
         lines.push_str("no flow runs in this process any more\n");
     }
     for flow in &status.flows {
-        if !matches!(flow.state, FlowState::Running | FlowState::Standby | FlowState::Paused { .. }) {
+        if let Readiness::NotReady(because) = &flow.readiness {
             let waits = || flow.waiting_for.as_ref().map(|waiting| format!("waits for {}", waiting.what));
-            let why = detail(&flow.state).or_else(waits).or_else(|| flow.last_error.clone());
+            let why = because
+                .clone()
+                .or_else(|| detail(&flow.state))
+                .or_else(waits)
+                .or_else(|| flow.last_error.clone());
             let why = why.map_or(String::new(), |why| format!(": {why}"));
             lines.push_str(&format!(
                 "{}->{} is {}{why}\n",
@@ -71,6 +75,7 @@ fn flow(flow: &FlowStatus) -> Value {
         "source": &*flow.source,
         "target": &*flow.target,
         "state": state_word(&flow.state),
+        "ready": flow.readiness == Readiness::Ready,
         "detail": detail(&flow.state),
         "waiting_for": flow.waiting_for.as_ref().map(|waiting| {
             json!({ "what": waiting.what, "since_ms": waiting.since_ms })
@@ -202,18 +207,21 @@ mod tests {
         let mut status = example::status();
         let wanted = "B->A is waiting_for_mirrormaker: MirrorMaker's group B-mm2 has 2 members\n";
         assert_eq!(unready(&status), wanted);
-        for (state, line) in [
-            (FlowState::Running, ""),
-            (FlowState::Standby, ""),
-            (FlowState::Starting, "B->A is starting: cluster A: no broker answers\n"),
-            (FlowState::Failed("x".to_owned()), "B->A is failed: x\n"),
+        let not_ready = || Readiness::NotReady(None);
+        let late = Readiness::NotReady(Some("A takes nothing".to_owned()));
+        for (state, readiness, line) in [
+            (FlowState::Running, Readiness::Ready, ""),
+            (FlowState::Standby, Readiness::Ready, ""),
+            (FlowState::Starting, not_ready(), "B->A is starting: cluster A: no broker answers\n"),
+            (FlowState::Failed("x".to_owned()), not_ready(), "B->A is failed: x\n"),
+            (FlowState::Running, late, "B->A is running: A takes nothing\n"),
         ] {
-            status.flows[1].state = state;
+            (status.flows[1].state, status.flows[1].readiness) = (state, readiness);
             status.flows[1].waiting_for = None;
             assert_eq!(unready(&status), line);
         }
         let what = "cluster A (a:9092) to answer: refused".to_owned();
-        status.flows[1].state = FlowState::Starting;
+        (status.flows[1].state, status.flows[1].readiness) = (FlowState::Starting, not_ready());
         status.flows[1].waiting_for = Some(Waiting { what, since_ms: 1 });
         let wanted = "B->A is starting: waits for cluster A (a:9092) to answer: refused\n";
         assert_eq!(unready(&status), wanted);

@@ -4,7 +4,6 @@
 //! It stands where the lease stands otherwise: a reign lasts as long as the membership, and ends at once when everything is
 //! lost. Within a reign, partitions come and go; see `mirror::member`.
 
-use super::ControlEvent;
 use super::reign::Reign;
 use super::task::{End, Flow, Mailbox, Outcome};
 use super::waiting::{because, name, waiting};
@@ -31,13 +30,8 @@ pub(super) async fn join_and_reign(flow: &Flow, settings: &MemberSettings, mailb
             end = reign.rule(mailbox) => Outcome::Ended(end),
         };
         reign.over();
-        match outcome {
-            Outcome::Lost(reason) => flow.tell(ControlEvent::Revoked { reason }).await,
-            Outcome::Ended(End::Stopped) => break End::Stopped,
-            Outcome::Ended(End::Failed(reason)) => {
-                flow.tell(ControlEvent::Revoked { reason: reason.clone() }).await;
-                break End::Failed(reason);
-            }
+        if let Some(end) = flow.after(outcome).await {
+            break end;
         }
     };
     if mailbox.is_in_doubt() {

@@ -148,6 +148,17 @@ impl Flow {
         self.tell(ControlEvent::State(state)).await;
     }
 
+    /// Says that a reign is over, but for a stop, which the owner knows of; how the life ends if it ends with it.
+    pub(super) async fn after(&self, outcome: Outcome) -> Option<End> {
+        let (reason, end) = match outcome {
+            Outcome::Lost(reason) => (reason, None),
+            Outcome::Ended(End::Failed(reason)) => (reason.clone(), Some(End::Failed(reason))),
+            Outcome::Ended(End::Stopped) => return Some(End::Stopped),
+        };
+        self.tell(ControlEvent::Revoked { reason }).await;
+        end
+    }
+
     /// The flow without the topics that others have taken before.
     fn beside(&self, grant: &Grant) -> Flow {
         if grant.before.is_empty() {
@@ -376,13 +387,8 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
             end = reign.rule(mailbox) => Outcome::Ended(end),
         };
         reign.over();
-        match outcome {
-            Outcome::Lost(reason) => flow.tell(ControlEvent::Revoked { reason }).await,
-            Outcome::Ended(End::Stopped) => break End::Stopped,
-            Outcome::Ended(End::Failed(reason)) => {
-                flow.tell(ControlEvent::Revoked { reason: reason.clone() }).await;
-                break End::Failed(reason);
-            }
+        if let Some(end) = flow.after(outcome).await {
+            break end;
         }
     };
     // One that is not left runs out: see `StopInDoubt`.

@@ -41,7 +41,7 @@ pub struct EngineSettings {
     pub lane_window_bytes: usize,
     /// Between attempts for a partition that failed.
     pub retry_backoff: Backoff,
-    /// Until a stopped partition that may heal is tried again.
+    /// Until a stopped partition that may heal is tried again; its longest pause is `errors.retry.delay.max.ms`.
     pub stopped_backoff: Backoff,
     /// Most bytes that a compressed batch may have when it is opened to be rewritten.
     pub decompressed_bytes_max: usize,

@@ -9,6 +9,7 @@
 //! - `mapping`: which target offsets the records got;
 //! - `remedy`: what follows a failure, `inquiry`: what only the target's log can tell;
 //! - `regulate`: back-pressure;
+//! - `delivery`: which partitions keep records waiting for long;
 //! - `starts`: where partitions start, and topics that are created anew;
 //! - `deal`: records that are dealt out by key;
 //! - `release`: partitions that somebody else is to copy;
@@ -18,6 +19,7 @@ mod backlog;
 mod buffers;
 mod command;
 mod deal;
+mod delivery;
 mod inquiry;
 mod intake;
 mod join;
@@ -50,6 +52,7 @@ use table::{
 };
 
 pub use command::{Command, EngineSettings, NewPartition, Notice, RewriteJob, Work};
+pub use delivery::Undelivered;
 pub use report::{Newest, Position};
 pub use table::Watermarks;
 
@@ -349,6 +352,7 @@ impl Engine {
                 stopped: None,
                 stops: 0,
                 resend_at: None,
+                waits_since: None,
                 last_refusal: None,
             });
             self.targets.len() - 1

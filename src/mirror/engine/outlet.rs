@@ -308,7 +308,7 @@ impl Engine {
             }
         }
         let target = &mut self.targets[key.0 as usize];
-        target.stops = 0;
+        (target.stops, target.waits_since) = (0, None);
         if let Some(append) = target.append.as_mut() {
             append.acked_timestamp(cargo.max_timestamp, now_ms);
         }

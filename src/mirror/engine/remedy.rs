@@ -7,7 +7,7 @@ use kafka_protocol::ResponseError;
 use super::super::append::{Numbering, Remedy};
 use super::super::cargo::Covers;
 use super::super::plan::TakenCodecs;
-use super::super::status::{EventKind, RewriteReason, Stopped, TOPIC_GONE};
+use super::super::status::{EventKind, RewriteReason, Stopped, TOPIC_GONE, UNAVAILABLE};
 use super::{Command, Engine, Item, Notice, SourceState, Timer, Work, Working, WorkingKind};
 use crate::client::{Class, ErrorCode, PartitionKey, ProduceAnswer, Refresh, TargetKey};
 use crate::mirror::{OnOversize, OnRefused};
@@ -57,7 +57,7 @@ impl Engine {
         match remedy {
             Remedy::Stop(code) if certain => self.stop_by_code(key, code, now),
             Remedy::Resend if certain && append.failures() >= FAILURES_MAX && target.stopped.is_none() => {
-                self.stop_by_code(key, -1, now);
+                self.stop_unavailable(key, now);
             }
             Remedy::BumpEpoch if certain && append.has_epoch_left() => {
                 self.requeue(key, Numbering::NextEpoch)
@@ -300,6 +300,13 @@ impl Engine {
         }
     }
 
+    /// Whatever it is that should pass has not passed: others need not wait for its batches.
+    fn stop_unavailable(&mut self, key: TargetKey, now: Duration) {
+        let why = self.targets[key.0 as usize].refusal();
+        let message = format!("{} could not take its batches at many tries: {why}", self.settings.target);
+        self.stop_target(key, UNAVAILABLE, message, Some(self.settings.stopped_backoff.initial), now);
+    }
+
     fn stop_by_code(&mut self, key: TargetKey, code: i16, now: Duration) {
         let reason = match ResponseError::try_from_code(code) {
             Some(
@@ -332,7 +339,8 @@ impl Engine {
     ) {
         let target = &mut self.targets[key.0 as usize];
         target.stops += 1;
-        let delay = retry.map(|delay| delay.saturating_mul(target.stops.min(10)));
+        let longest = self.settings.stopped_backoff.max;
+        let delay = retry.map(|delay| delay.saturating_mul(target.stops).min(longest));
         let retry_ms = delay.map(|delay| self.now_ms + delay.as_millis() as i64);
         let stopped = Stopped { reason, message: message.clone(), since_ms: self.now_ms, retry_ms };
         let first = target.stopped.replace(stopped).is_none();

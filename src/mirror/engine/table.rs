@@ -133,6 +133,8 @@ pub(super) struct Target {
     pub(super) stopped: Option<Stopped>,
     pub(super) stops: u32,
     pub(super) resend_at: Option<Duration>,
+    /// Since when records wait for it and none is acknowledged, seen once a second: see [`super::delivery`].
+    pub(super) waits_since: Option<Duration>,
     pub(super) last_refusal: Option<String>,
 }
 

@@ -20,6 +20,7 @@ impl Owner {
             source: self.settings.source.clone(),
             target: self.settings.target.clone(),
             state: self.state.clone(),
+            readiness: self.readiness.now(&self.state),
             waiting_for: self.waiting_for.clone(),
             discovered: self.discovered,
             partitions: self.engine.partitions(),

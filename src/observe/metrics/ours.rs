@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Family, Line, Of, STATES, seconds, state_word};
-use crate::mirror::status::{EventKind, FlowStatus, GroupStatus, LinkStatus, PartitionStatus, RewriteReason};
+use crate::mirror::status::{
+    EventKind, FlowStatus, GroupStatus, LinkStatus, PartitionStatus, Readiness, RewriteReason,
+};
 
 type WriteFlow = fn(&mut Line<'_>, &FlowStatus, i64);
 type WritePartition = fn(&mut Line<'_>, &PartitionStatus, i64);
@@ -100,6 +102,12 @@ pub(super) const FAMILIES: &[Family] = &[
                 line.value_with(&[("state", state)], u8::from(state == state_word(&flow.state)));
             }
         },
+    ),
+    of_flow(
+        "kmirror_flow_ready",
+        "gauge",
+        "1 while /readyz counts the flow as ready: its clusters answer and its partitions are acknowledged in time.",
+        |line, flow, _| line.value(u8::from(flow.readiness == Readiness::Ready)),
     ),
     of_flow(
         "kmirror_partitions",
