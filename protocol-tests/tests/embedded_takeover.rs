@@ -18,10 +18,12 @@ use kmirror::client::{Cluster, Settings};
 use kmirror::config;
 use kmirror::mirror::positions::{Change, execute, plan, positions};
 use kmirror::mirror::state::TopicPartition;
-use kmirror::mirror::state::mm2_offsets::{key, partition_for_key, value};
+use kmirror::mirror::state::mm2_offsets::{key, value};
 use kmirror::mirror::status::{FlowState, ReplicatorStatus};
 use kmirror::mirror::{FlowSettings, PatternList, Replicator};
-use kmirror::record::{Attributes, BatchBuilder, BatchOptions, Codec, ProducerIdentity, RecordData};
+use kmirror::record::{
+    Attributes, BatchBuilder, BatchOptions, Codec, ProducerIdentity, RecordData, partition_for_key,
+};
 use kmirror::seam::{Seam, Simulation};
 use protocol_tests::inside;
 use protocol_tests::raw::RawConnection;

@@ -88,14 +88,7 @@ fn read_tls(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Option<AdminTls> 
         .map(|(key, setting)| (key.to_owned(), setting.clone()))
         .collect();
     let place = scope.get("ssl.keystore.location").cloned()?;
-    let mut inner = Reader {
-        entries: reader.entries,
-        source: reader.source,
-        problems: reader.problems,
-        section: reader.section,
-        scope: &scope,
-        prefix: PREFIX,
-    };
+    let mut inner = reader.on(&scope, PREFIX);
     let identity = read_identity(&mut inner)?;
     let key_password = secret(&mut inner, "ssl.key.password");
     let Place::File(path) = &identity.place else { return None };

@@ -79,10 +79,10 @@ pub(super) fn read(
         reader.choice("use.defaults.from", &defaults, "target").unwrap_or(flow.use_defaults_from);
     flow.translation = translation::read(reader);
     read_own(reader, &mut flow);
-    with_scope(reader, &scopes.worker, "", |reader| read_worker(reader, &mut flow, source));
+    read_worker(&mut reader.on(&scopes.worker, ""), &mut flow, source);
     read_connect(reader, &mut flow);
-    with_scope(reader, &scopes.consumer, "source.consumer.", |reader| read_consumer(reader, &mut flow));
-    with_scope(reader, &scopes.producer, "producer.", |reader| read_producer(reader, &mut flow));
+    read_consumer(&mut reader.on(&scopes.consumer, "source.consumer."), &mut flow);
+    read_producer(&mut reader.on(&scopes.producer, "producer."), &mut flow);
     for (scope, alias, cluster) in [
         (&scopes.consumer, source, &scopes.security[0]),
         (&scopes.admins[0], source, &scopes.security[0]),
@@ -92,22 +92,6 @@ pub(super) fn read(
         security::refuse_other(reader, scope.get("security.protocol"), cluster.as_ref(), alias);
     }
     flow
-}
-
-fn with_scope<T>(
-    reader: &mut Reader<'_>,
-    scope: &Scope,
-    prefix: &'static str,
-    read: impl FnOnce(&mut Reader<'_>) -> T,
-) -> T {
-    read(&mut Reader {
-        entries: reader.entries,
-        source: reader.source,
-        problems: reader.problems,
-        section: reader.section,
-        scope,
-        prefix,
-    })
 }
 
 /// Converters and filters of the user's own would change or drop records, which a verbatim copy cannot do.

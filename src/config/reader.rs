@@ -96,6 +96,12 @@ pub(super) enum Fallback<'a> {
 }
 
 impl Reader<'_> {
+    /// A reader of the same file and section that stands on another scope.
+    pub(super) fn on<'a>(&'a mut self, scope: &'a Scope, prefix: &'static str) -> Reader<'a> {
+        let Reader { entries, source, problems, section, .. } = self;
+        Reader { entries, source, problems, section, scope, prefix }
+    }
+
     /// The setting of a key, if the file has one; it is noted either way.
     pub(super) fn get(&mut self, key: &str, fallback: Fallback<'_>) -> Option<Setting> {
         let setting = self.scope.get(key).cloned();

@@ -376,15 +376,7 @@ fn endpoint_tls(
     if scope.is_empty() {
         return tls::Tls::new(tls::TlsSettings::default());
     }
-    let mut inner = Reader {
-        entries: reader.entries,
-        source: reader.source,
-        problems: reader.problems,
-        section: reader.section,
-        scope: &scope,
-        prefix: "sasl.jaas.config ",
-    };
-    read_tls(&mut inner, outside)
+    read_tls(&mut reader.on(&scope, "sasl.jaas.config "), outside)
 }
 
 /// The claims that `unsecuredLogin…` options ask for.

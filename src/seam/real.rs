@@ -69,3 +69,30 @@ pub(super) async fn dial(address: SocketAddr, options: SocketOptions) -> io::Res
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What the kernel says of a connection, not what it was asked for.
+    #[tokio::test]
+    async fn a_connection_probes_a_silent_peer_and_sends_at_once() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine may be without IPv6.
+            let Ok(listener) = TcpListener::bind(address).await else { continue };
+            let options =
+                SocketOptions { send_buffer_bytes: Some(32_768), receive_buffer_bytes: Some(65_536) };
+            let stream = dial(listener.local_addr().unwrap(), options).await.unwrap();
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap(), "{address}");
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
+            assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
+            assert!(socket.tcp_nodelay().unwrap());
+            // Linux keeps its own books in as much again.
+            assert!((32_768..=65_536).contains(&socket.send_buffer_size().unwrap()));
+            assert!((65_536..=131_072).contains(&socket.recv_buffer_size().unwrap()));
+        }
+    }
+}

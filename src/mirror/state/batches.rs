@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::TopicPartition;
 use super::mm2_offsets;
 use super::records::{Owner, StateKey, StateRecord};
-use crate::record::{self, BatchBuilder, BatchOptions, Codec, RecordData};
+use crate::record::{self, BatchBuilder, BatchOptions, Codec, RecordData, partition_for_key};
 
 /// A batch is closed when it holds this much, well below every broker's `message.max.bytes`.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
@@ -96,7 +96,7 @@ impl Writer {
     }
 
     fn push(&mut self, key: Bytes, value: Bytes) -> Result<(), record::Error> {
-        let partition = mm2_offsets::partition_for_key(&key, self.partitions);
+        let partition = partition_for_key(&key, self.partitions);
         let record =
             RecordData { timestamp: self.now_ms, key: Some(key), value: Some(value), headers: Vec::new() };
         let batch =

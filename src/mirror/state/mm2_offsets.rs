@@ -40,11 +40,6 @@ pub fn value(last_offset: i64) -> Bytes {
     Bytes::from(format!("{{\"offset\":{last_offset}}}"))
 }
 
-/// The partition that Java's default partitioner picks for a key (`BuiltInPartitioner.partitionForKey`).
-pub fn partition_for_key(key: &[u8], partitions: i32) -> i32 {
-    (murmur2(key) & i32::MAX) % partitions.max(1)
-}
-
 /// What the records of the topic say, partition by partition.
 #[derive(Clone, Debug, Default)]
 pub struct Mm2Offsets {
@@ -175,35 +170,12 @@ fn push_string(json: &mut String, text: &str) {
     json.push('"');
 }
 
-/// Kafka's murmur2 (`Utils.murmur2`), which decides the partition of every keyed Java record.
-fn murmur2(data: &[u8]) -> i32 {
-    const SEED: u32 = 0x9747_b28c;
-    const M: u32 = 0x5bd1_e995;
-    const R: u32 = 24;
-    let mut hash = SEED ^ data.len() as u32;
-    let mut words = data.chunks_exact(4);
-    for word in &mut words {
-        let mut k = word.iter().rev().fold(0_u32, |k, &byte| k << 8 | u32::from(byte));
-        k = k.wrapping_mul(M);
-        k ^= k >> R;
-        k = k.wrapping_mul(M);
-        hash = hash.wrapping_mul(M) ^ k;
-    }
-    let rest = words.remainder();
-    if !rest.is_empty() {
-        hash ^= rest.iter().rev().fold(0_u32, |k, &byte| k << 8 | u32::from(byte));
-        hash = hash.wrapping_mul(M);
-    }
-    hash ^= hash >> 13;
-    hash = hash.wrapping_mul(M);
-    (hash ^ (hash >> 15)) as i32
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::record::partition_for_key;
 
     fn of(cluster: &str) -> Mm2Offsets {
         Mm2Offsets::new(Arc::from(SOURCE_CONNECTOR), Arc::from(cluster))
@@ -304,7 +276,7 @@ mod tests {
         for (cluster, topic, partition, expected, hash, of_25, of_7) in VECTORS {
             let key = key(SOURCE_CONNECTOR, cluster, &source(topic, partition));
             assert_eq!(std::str::from_utf8(&key), Ok(expected));
-            assert_eq!(murmur2(&key), hash, "{expected}");
+            assert_eq!(partition_for_key(&key, i32::MAX), (hash & i32::MAX) % i32::MAX, "{expected}");
             assert_eq!(partition_for_key(&key, 25), of_25, "{expected}");
             assert_eq!(partition_for_key(&key, 7), of_7, "{expected}");
         }
