@@ -71,6 +71,7 @@ final class Administration {
             case "configs.describe": return describeConfigs(admin, arguments);
             case "configs.alter": return alterConfigs(admin, arguments);
             case "acl.create": return createAcl(admin, arguments);
+            case "acl.change": return changeAcl(admin, arguments);
             case "acls": return acls(admin);
             case "quota.alter": return alterQuota(admin, arguments);
             case "records.delete": return deleteRecords(admin, arguments);
@@ -176,6 +177,22 @@ final class Administration {
                 arguments.get("principal").asText(), "*", AclOperation.fromString(arguments.get("operation").asText()),
                 AclPermissionType.fromString(arguments.get("permission").asText()));
         admin.createAcls(List.of(new AclBinding(pattern, entry))).all().get();
+        return null;
+    }
+
+    /** Gives or takes what a line of {@link #acls} says. */
+    private static Object changeAcl(Admin admin, JsonNode arguments) throws Exception {
+        String[] words = arguments.get("acl").asText().split(" ");
+        ResourcePattern pattern =
+                new ResourcePattern(ResourceType.fromString(words[1]), words[2], PatternType.fromString(words[0]));
+        AccessControlEntry entry = new AccessControlEntry(
+                words[3], words[4], AclOperation.fromString(words[5]), AclPermissionType.fromString(words[6]));
+        AclBinding acl = new AclBinding(pattern, entry);
+        if (arguments.get("give").asBoolean()) {
+            admin.createAcls(List.of(acl)).all().get();
+        } else {
+            admin.deleteAcls(List.of(acl.toFilter())).all().get();
+        }
         return null;
     }
 

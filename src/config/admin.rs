@@ -4,14 +4,15 @@
 //! or a password, and to everybody only if the file says so by name.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::providers::Outside;
 use super::reader::{Fallback, Reader};
 use super::scoping::{Scope, Setting};
 use super::security::{read_identity, secret, setting_of};
 use super::values;
-use crate::net::tls::{self, Place};
-use crate::observe::{Access, AdminListen, AdminTls, Settings};
+use crate::net::tls::ServerTls;
+use crate::observe::{Access, AdminListen, Settings};
 
 const LISTEN: &str = "kmirror.admin.listen";
 const PREFIX: &str = "kmirror.admin.";
@@ -81,7 +82,7 @@ fn read_access(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Access {
 }
 
 /// The keys of a key store behind a prefix of their own, read as those of a cluster are.
-fn read_tls(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Option<AdminTls> {
+fn read_tls(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Option<Arc<ServerTls>> {
     let keys = reader.scope.iter().filter_map(|(key, setting)| Some((key.strip_prefix(PREFIX)?, setting)));
     let scope: Scope = keys
         .filter(|(key, _)| key.starts_with("ssl."))
@@ -91,21 +92,12 @@ fn read_tls(reader: &mut Reader<'_>, outside: &Outside<'_>) -> Option<AdminTls> 
     let mut inner = reader.on(&scope, PREFIX);
     let identity = read_identity(&mut inner)?;
     let key_password = secret(&mut inner, "ssl.key.password");
-    let Place::File(path) = &identity.place else { return None };
-    let bytes = match (outside.read)(path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            reader.error(&place, format!("{} cannot be read: {error}", path.display()), None);
-            return None;
-        }
-    };
-    match tls::server_config(&identity, key_password, &bytes) {
-        Ok(config) => Some(AdminTls(config)),
-        Err(error) => {
-            reader.error(&place, error.to_string(), None);
-            None
-        }
+    let tls = ServerTls::new(identity, key_password);
+    if let Err(error) = tls.load(outside.read) {
+        reader.error(&place, error.to_string(), None);
+        return None;
     }
+    Some(Arc::new(tls))
 }
 
 #[cfg(test)]
@@ -151,7 +143,7 @@ mod tests {
             ("kmirror.admin.bearer.token.file=/none".to_owned(), Some("/none cannot be read"), None),
             (
                 "kmirror.admin.ssl.keystore.type=PEM\nkmirror.admin.ssl.keystore.location=/none".to_owned(),
-                Some("/none cannot be read"),
+                Some("/none): it cannot be read"),
                 None,
             ),
         ] {

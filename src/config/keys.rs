@@ -96,6 +96,9 @@ const NO_LOGIN: Effect = Nothing("a token endpoint is asked again with the back-
 const OF_BROKERS: Effect = Nothing("tokens are checked by brokers, not by clients");
 const DOWN_TO_BYTES: Effect = Nothing("batches are bounded by kmirror.memory.budget instead");
 const LEVEL: Effect = Nothing("what is recompressed gets its codec's default level");
+const NO_SIGNING: Effect = Nothing(
+    "assertions are not signed here; sasl.oauthbearer.assertion.file takes one that others have signed",
+);
 const LATER: Effect = NotYet("kmirror does not do this yet");
 
 /// MirrorMaker's own keys, Connect's and kmirror's.
@@ -425,6 +428,7 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
     client("sasl.login.retry.backoff.max.ms", "cpa", LONG, NO_LOGIN),
     client("sasl.login.retry.backoff.ms", "cpa", LONG, NO_LOGIN),
     connection("sasl.mechanism", "cpa", Text),
+    connection("sasl.oauthbearer.assertion.file", "cpa", Text),
     connection("sasl.oauthbearer.client.credentials.client.id", "cpa", Text),
     connection("sasl.oauthbearer.client.credentials.client.secret", "cpa", Secret),
     connection("sasl.oauthbearer.header.urlencode", "cpa", Boolean),
@@ -438,7 +442,7 @@ pub(super) const CLIENT_KEYS: &[ClientKey] = &[
 
 /// Any key of these is known to the clients, whatever follows: there are many and they grow.
 pub(super) const CLIENT_FAMILIES: &[(&str, Effect)] =
-    &[("sasl.oauthbearer.assertion.", LATER), ("sasl.oauthbearer.", OF_BROKERS)];
+    &[("sasl.oauthbearer.assertion.", NO_SIGNING), ("sasl.oauthbearer.", OF_BROKERS)];
 
 impl ClientKey {
     /// Whether the client with this name knows the key.

@@ -20,8 +20,8 @@ use crate::client;
 use crate::net::http::{HttpTimeouts, HttpUrl, Scheme};
 use crate::net::sasl::aws::{AwsEnvironment, AwsOptions, AwsSource, Keys, Role};
 use crate::net::sasl::{
-    Credentials, Endpoint, HeaderEncoding, JaasEntry, Mechanism, Password, PasswordKind, PasswordSource,
-    Refresh, SaslSettings, TokenOrigin, TokenSettings, TokenSource, is_extension, parse_jaas,
+    ClientProof, Credentials, Endpoint, HeaderEncoding, JaasEntry, Mechanism, Password, PasswordKind,
+    PasswordSource, Refresh, SaslSettings, TokenOrigin, TokenSettings, TokenSource, is_extension, parse_jaas,
 };
 use crate::net::{Secret, tls};
 
@@ -344,16 +344,32 @@ fn read_origin(
         connect: reader.millis("sasl.login.connect.timeout.ms", Duration::from_secs(10)),
         read: reader.millis("sasl.login.read.timeout.ms", Duration::from_secs(10)),
     };
-    let (Some(client_id), Some(client_secret)) = (client_id, client_secret) else {
-        let message = format!("{alias}: the token endpoint wants to know who asks");
-        let help = "set sasl.oauthbearer.client.credentials.client.id and .client.secret, or clientId and clientSecret in \
-            sasl.jaas.config; client assertions are not made here";
-        reader.error(endpoint, message, Some(help));
+    let assertion = setting_of(reader, "sasl.oauthbearer.assertion.file");
+    if let (None, Some(issuer)) = (&assertion, setting_of(reader, "sasl.oauthbearer.assertion.claim.iss")) {
+        let message = format!("{alias}: a client assertion is asked for, and none is signed here");
+        let help = "let others sign it, and name the file in sasl.oauthbearer.assertion.file: it is read for each question; or \
+            leave sasl.oauthbearer.assertion.* out, and set the client's secret";
+        reader.error(&issuer, message, Some(help));
         return None;
+    }
+    let (client_id, proof) = match (assertion, client_id, client_secret) {
+        // As Kafka: an assertion goes before a secret.
+        (Some(assertion), client_id, _) => {
+            let path = PathBuf::from(assertion.value.trim());
+            (client_id.unwrap_or_default(), ClientProof::AssertionFile(path))
+        }
+        (None, Some(client_id), Some(client_secret)) => (client_id, ClientProof::Secret(client_secret)),
+        _ => {
+            let message = format!("{alias}: the token endpoint wants to know who asks");
+            let help = "set sasl.oauthbearer.client.credentials.client.id and .client.secret, or clientId and clientSecret in \
+                sasl.jaas.config, or sasl.oauthbearer.assertion.file";
+            reader.error(endpoint, message, Some(help));
+            return None;
+        }
     };
     let tls = endpoint_tls(reader, endpoint, entry, outside);
     let encoding = if is_encoded { HeaderEncoding::Url } else { HeaderEncoding::Plain };
-    let endpoint = Endpoint { url, client_id, client_secret, scope, encoding, tls, timeouts };
+    let endpoint = Endpoint { url, client_id, proof, scope, encoding, tls, timeouts };
     Some(TokenOrigin::Endpoint(Box::new(endpoint)))
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::net::Security;
-use crate::net::sasl::{Credentials, Mechanism, PasswordKind, TokenOrigin};
+use crate::net::sasl::{ClientProof, Credentials, Mechanism, PasswordKind, TokenOrigin};
 use crate::net::tls::{Identification, Place, Protocol, StoreKind};
+use crate::net::{Secret, Security};
 
 use super::*;
 
@@ -148,11 +148,14 @@ fn tokens_come_from_where_the_file_says() {
         let source = source(&lines);
         let TokenOrigin::Endpoint(endpoint) = &source.settings().origin else { panic!("{lines}") };
         assert_eq!((endpoint.client_id.as_str(), endpoint.scope.as_deref()), (id, Some(scope)), "{lines}");
-        assert_eq!(endpoint.client_secret.reveal(), b"s3cret");
+        assert_eq!(endpoint.proof, ClientProof::Secret(Secret::new("s3cret")));
         assert_eq!(endpoint.tls.settings().trust.is_some(), has_store, "{lines}");
         let extension = source.settings().extensions.get("traceId");
         assert_eq!(extension.is_some(), lines.contains("extension_"), "{lines}");
     }
+    let signed = source(&format!("{url}{jaas}A.sasl.oauthbearer.assertion.file=/t/assertion\n"));
+    let TokenOrigin::Endpoint(endpoint) = &signed.settings().origin else { panic!() };
+    assert_eq!(endpoint.proof, ClientProof::AssertionFile("/t/assertion".into()), "it goes before a secret");
     for text in ["file:/t/token", "file:///t/token", "file://localhost/t/token"] {
         let source = source(&format!("A.sasl.oauthbearer.token.endpoint.url={text}\n{MODULE};\n"));
         assert_eq!(source.settings().origin, TokenOrigin::File("/t/token".into()), "{text}");
@@ -177,6 +180,13 @@ fn what_a_token_lacks_is_told() {
         (
             format!("A.sasl.oauthbearer.token.endpoint.url=https://idp/\n{MODULE} clientId=\"me\";"),
             "A: the token endpoint wants to know who asks",
+        ),
+        (
+            format!(
+                "A.sasl.oauthbearer.token.endpoint.url=https://idp/\nA.sasl.oauthbearer.assertion.claim.iss=me\n\
+                 {MODULE} clientId=\"me\" clientSecret=\"s3cret\";"
+            ),
+            "A: a client assertion is asked for, and none is signed here",
         ),
         (
             format!("A.sasl.oauthbearer.token.endpoint.url=file:/t\n{MODULE} extension_auth=\"s3cret\";"),

@@ -7,9 +7,9 @@ use super::budget::Budget;
 use super::flow::Flow;
 use super::heartbeats::Heartbeats;
 use super::settings::ProcessSettings;
-use super::status::{CertificateStatus, ReplicatorStatus, TlsStatus};
+use super::status::{ReplicatorStatus, TlsStatus};
 use crate::client::Cluster;
-use crate::net::tls::{Role, Tls};
+use crate::net::tls::Tls;
 use crate::seam::Seam;
 
 /// A running replicator.
@@ -65,7 +65,11 @@ impl Replicator {
             now_ms: self.seam.now_ms(),
             budget_bytes: self.budget.limit_bytes() as u64,
             budget_used_bytes: self.budget.used_bytes() as u64,
-            tls: self.tls.iter().map(|(alias, tls)| tls_status(alias, tls)).collect(),
+            tls: self
+                .tls
+                .iter()
+                .map(|(alias, tls)| TlsStatus::new(alias, tls.certificates(), tls.trouble()))
+                .collect(),
             flows: Vec::new(),
             heartbeats: self.heartbeats.iter().map(Heartbeats::status).collect(),
         };
@@ -85,17 +89,4 @@ impl Replicator {
             flow.ended().await;
         }
     }
-}
-
-fn tls_status(cluster: &Arc<str>, tls: &Tls) -> TlsStatus {
-    let certificates = tls.certificates().into_iter().map(|stored| CertificateStatus {
-        store: match stored.role {
-            Role::Trust => "truststore",
-            Role::Identity => "keystore",
-        },
-        subject: stored.text.subject,
-        not_after_s: stored.text.not_after,
-    });
-    let trouble = tls.trouble().map(|error| error.to_string());
-    TlsStatus { cluster: cluster.clone(), certificates: certificates.collect(), trouble }
 }

@@ -16,5 +16,5 @@ pub mod units;
 pub use metrics::{Metrics, Names};
 pub use progress::{Meter, Progress, Totals};
 pub use server::{AdminListener, ListenError, listen, serve};
-pub use settings::{Access, AdminListen, AdminTls, Settings};
+pub use settings::{Access, AdminListen, Settings};
 pub use table::{Screen, Table};

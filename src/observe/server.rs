@@ -29,8 +29,9 @@ use super::access::{self, Verdict};
 use super::guests::{GuestId, Guests, Phase};
 use super::json;
 use super::metrics::{Metrics, Names};
-use super::settings::{Access, AdminListen, AdminTls, Settings};
-use crate::mirror::status::ReplicatorStatus;
+use super::settings::{Access, AdminListen, Settings};
+use crate::mirror::status::{ReplicatorStatus, TlsStatus};
+use crate::net::tls::ServerTls;
 use crate::seam::{Listener, Seam, Socket};
 
 const CONNECTIONS_MAX: usize = 32;
@@ -59,7 +60,18 @@ pub struct AdminListener {
 struct Door {
     seam: Seam,
     access: Access,
-    tls: Option<AdminTls>,
+    tls: Option<Arc<ServerTls>>,
+}
+
+impl Door {
+    /// A state with what the listener itself shows.
+    async fn told(&self, status: impl Future<Output = ReplicatorStatus>) -> ReplicatorStatus {
+        let mut status = status.await;
+        status.tls.extend(
+            self.tls.as_ref().map(|tls| TlsStatus::new("kmirror.admin", tls.certificates(), tls.trouble())),
+        );
+        status
+    }
 }
 
 impl AdminListener {
@@ -209,9 +221,12 @@ where
 {
     let socket = match &door.tls {
         None => Some(socket),
-        Some(AdminTls(config)) => match rustls::ServerConnection::new(config.clone()) {
-            Ok(session) => door.seam.secure(socket, session.into()).await.ok(),
-            Err(_) => None,
+        Some(tls) => match tls.session(&door.seam).await {
+            Ok(session) => door.seam.secure(socket, session).await.ok(),
+            Err(error) => {
+                tracing::debug!(%error, "the admin listener has nothing to show");
+                None
+            }
         },
     };
     match socket {
@@ -233,7 +248,7 @@ where
         async move {
             let answer = match refusal(&door, request.uri(), request.headers()).await {
                 Some(refusal) => refusal,
-                None => answer(request.method(), request.uri(), status).await,
+                None => answer(request.method(), request.uri(), || door.told(status())).await,
             };
             Ok::<_, Infallible>(answer.map(|body| Told { body, note }))
         }

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::net::tls::ServerTls;
+
 /// Settings of this room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -12,7 +14,7 @@ pub struct Settings {
     /// Who is answered.
     pub access: Access,
     /// `kmirror.admin.ssl.*`.
-    pub tls: Option<AdminTls>,
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// Who is answered; `/healthz` answers everybody.
@@ -26,18 +28,6 @@ pub enum Access {
     /// `kmirror.admin.basic.users.file`: whoever is one of its users, `user:password` a line. It is read for each question.
     Basic(PathBuf),
 }
-
-/// TLS of the admin listener.
-#[derive(Clone, Debug)]
-pub struct AdminTls(pub Arc<rustls::ServerConfig>);
-
-impl PartialEq for AdminTls {
-    fn eq(&self, other: &AdminTls) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for AdminTls {}
 
 /// Where `/metrics` and its like are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -141,6 +141,16 @@ impl Admin<'_> {
         strings(&self.call("acls", json!({}))?)
     }
 
+    /// Gives a right, as a line of [`Admin::acls`].
+    pub fn give_acl(&self, acl: &str) -> Result<()> {
+        self.call("acl.change", json!({"acl": acl, "give": true})).map(drop)
+    }
+
+    /// Takes a right away.
+    pub fn take_acl(&self, acl: &str) -> Result<()> {
+        self.call("acl.change", json!({"acl": acl, "give": false})).map(drop)
+    }
+
     /// Sets (`Some`) or removes (`None`) a quota of a client id, such as `producer_byte_rate` in bytes per second.
     pub fn alter_quota(&self, client_id: &str, quota: &str, value: Option<u32>) -> Result<()> {
         self.call("quota.alter", json!({"client_id": client_id, "quota": quota, "value": value})).map(drop)

@@ -235,8 +235,10 @@ impl Kafka {
         }
         let logging =
             format!("-Dlog4j2.configurationFile={}", node.folder.join("log4j2.properties").display());
+        let urls = self.spec.certificates.as_ref().map(security::jvm_option);
         let mut options = self.spec.jvm();
         options.push(&logging);
+        options.extend(urls.as_deref());
         let program =
             self.jars.java(&options, None, "kafka.Kafka").arg(node.folder.join("server.properties"));
         *process = Some(Supervised::start(&self.title(node), program, &log)?);

@@ -35,5 +35,5 @@ pub use groups::{GroupRead, MirrorView};
 pub use jars::{KafkaJars, KafkaVersion};
 pub use kmirror::record::Codec;
 pub use mirror_maker::{MirrorMaker, MirrorMaker1};
-pub use security::{Certificates, Listener, USERS};
+pub use security::{Certificates, Listener, TOKEN_CLAIMS, USERS};
 pub use stored::{StoredBatch, committed_batches};

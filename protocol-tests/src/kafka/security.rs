@@ -19,6 +19,8 @@ pub enum Listener {
     Sasl,
     /// `SASL_SSL` with the same.
     SaslSsl,
+    /// `SASL_PLAINTEXT` with OAUTHBEARER for tokens that [`Certificates::token`] signs, checked by a key set.
+    Jwks,
     /// `SSL` with a certificate for another name.
     WrongName,
     /// `SSL` with a certificate whose time is over.
@@ -26,11 +28,12 @@ pub enum Listener {
 }
 
 impl Listener {
-    pub(super) const ALL: [Listener; 6] = [
+    pub(super) const ALL: [Listener; 7] = [
         Listener::Ssl,
         Listener::MutualSsl,
         Listener::Sasl,
         Listener::SaslSsl,
+        Listener::Jwks,
         Listener::WrongName,
         Listener::Expired,
     ];
@@ -41,6 +44,7 @@ impl Listener {
             Listener::MutualSsl => "MUTUAL",
             Listener::Sasl => "SASL",
             Listener::SaslSsl => "SASLSSL",
+            Listener::Jwks => "JWKS",
             Listener::WrongName => "WRONGNAME",
             Listener::Expired => "EXPIRED",
         }
@@ -48,7 +52,7 @@ impl Listener {
 
     fn protocol(self) -> &'static str {
         match self {
-            Listener::Sasl => "SASL_PLAINTEXT",
+            Listener::Sasl | Listener::Jwks => "SASL_PLAINTEXT",
             Listener::SaslSsl => "SASL_SSL",
             _ => "SSL",
         }
@@ -106,11 +110,35 @@ pub(super) fn server_properties(
         let _ = writeln!(text, "{prefix}.ssl.keystore.location={}", keystore.display());
         let _ = writeln!(text, "{prefix}.ssl.keystore.type=PEM");
         let _ = writeln!(text, "{prefix}.ssl.client.auth={auth}");
-        if listener.protocol().starts_with("SASL") {
-            text.push_str(&sasl(&prefix));
+        match listener {
+            Listener::Sasl | Listener::SaslSsl => text.push_str(&sasl(&prefix)),
+            Listener::Jwks => text.push_str(&key_set(&prefix, certificates)),
+            _ => {}
         }
     }
     text
+}
+
+/// What the JVM of a broker needs beside that: it asks only addresses that it is allowed to.
+pub(super) fn jvm_option(certificates: &Certificates) -> String {
+    format!("-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={}", certificates.key_set_url())
+}
+
+/// Whom tokens must be for, and who must have made them.
+pub const TOKEN_CLAIMS: &str = "\"aud\":\"brokers-of-the-tests\",\"iss\":\"https://issuer.example.com\"";
+
+fn key_set(prefix: &str, certificates: &Certificates) -> String {
+    let security = "org.apache.kafka.common.security.oauthbearer";
+    format!(
+        "{prefix}.sasl.enabled.mechanisms=OAUTHBEARER\n\
+         {prefix}.oauthbearer.sasl.jaas.config={security}.OAuthBearerLoginModule required \
+         unsecuredLoginStringClaim_sub=\"broker\";\n\
+         {prefix}.oauthbearer.sasl.server.callback.handler.class={security}.OAuthBearerValidatorCallbackHandler\n\
+         {prefix}.sasl.oauthbearer.jwks.endpoint.url={}\n\
+         {prefix}.sasl.oauthbearer.expected.audience=brokers-of-the-tests\n\
+         {prefix}.sasl.oauthbearer.expected.issuer=https://issuer.example.com\n",
+        certificates.key_set_url()
+    )
 }
 
 fn sasl(prefix: &str) -> String {
@@ -153,7 +181,50 @@ impl Certificates {
         certificates.sign("wrongname", rsa, "DNS:elsewhere.example.com,IP:10.9.8.7", 3_650)?;
         certificates.sign("expired", rsa, local, -1)?;
         certificates.sign("client", ec, "DNS:client", 3_650)?;
+        certificates.make_key_set()?;
         Ok(certificates)
+    }
+
+    /// `jwks.json` with the public half of `jwks.key`.
+    fn make_key_set(&self) -> Result<()> {
+        self.openssl("genrsa -out jwks.key 2048")?;
+        let output = self.openssl("rsa -in jwks.key -noout -modulus")?;
+        let digits = output.trim().rsplit('=').next().unwrap_or_default().to_owned();
+        let byte = |at: usize| {
+            u8::from_str_radix(digits.get(at..at + 2).unwrap_or_default(), 16).unwrap_or_default()
+        };
+        let modulus: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
+        let text = format!(
+            "{{\"keys\":[{{\"kty\":\"RSA\",\"use\":\"sig\",\"alg\":\"RS256\",\"kid\":\"one\",\"n\":\"{}\",\"e\":\"AQAB\"}}]}}",
+            self.base64_url(&modulus)?
+        );
+        self.write("jwks.json", text.as_bytes())
+    }
+
+    fn key_set_url(&self) -> String {
+        format!("file://{}", self.path("jwks.json").display())
+    }
+
+    /// A token with these claims, signed with a key of theirs: `jwks.key` is the one that brokers know.
+    pub fn token(&self, key: &str, claims: &str) -> Result<String> {
+        let head = self.base64_url(b"{\"alg\":\"RS256\",\"kid\":\"one\"}")?;
+        let said = format!("{head}.{}", self.base64_url(claims.as_bytes())?);
+        self.write("token.said", said.as_bytes())?;
+        self.openssl(&format!("dgst -sha256 -sign {key} -out token.signature token.said"))?;
+        let path = self.path("token.signature");
+        let signature = std::fs::read(&path).map_err(|error| HarnessError::path("read", path, error))?;
+        Ok(format!("{said}.{}", self.base64_url(&signature)?))
+    }
+
+    fn base64_url(&self, bytes: &[u8]) -> Result<String> {
+        self.write("base64.in", bytes)?;
+        let text = self.openssl("base64 -A -in base64.in")?;
+        Ok(text.trim().trim_end_matches('=').replace('+', "-").replace('/', "_"))
+    }
+
+    fn write(&self, file: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path(file);
+        std::fs::write(&path, bytes).map_err(|error| HarnessError::path("write", path, error))
     }
 
     /// A file of them: `ca.pem`, `stranger.pem`, and `NAME.pem` with key and chain, `NAME.key`, `NAME.crt` for `broker`,

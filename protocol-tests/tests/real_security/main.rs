@@ -53,7 +53,7 @@ fn lines(
     mechanism: &str,
 ) -> String {
     let (protocol, has_tls, has_sasl) = match listener {
-        Listener::Sasl => ("SASL_PLAINTEXT", false, true),
+        Listener::Sasl | Listener::Jwks => ("SASL_PLAINTEXT", false, true),
         Listener::SaslSsl => ("SASL_SSL", true, true),
         _ => ("SSL", true, false),
     };

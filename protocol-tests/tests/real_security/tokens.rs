@@ -4,7 +4,7 @@
 use crate::{TIMEOUT, lines, secured};
 use kmirror::net::sasl::Token;
 use protocol_tests::Result;
-use protocol_tests::kafka::{Isolation, Listener};
+use protocol_tests::kafka::{Isolation, Listener, TOKEN_CLAIMS};
 use protocol_tests::mirror::Kmirror;
 use protocol_tests::process::ScratchFolder;
 use protocol_tests::records::TestRecord;
@@ -140,6 +140,54 @@ fn tokens_are_replaced_while_records_flow() -> Result<()> {
     assert!(bodies.iter().all(|body| body == "grant_type=client_credentials&scope=kafka"), "{bodies:?}");
     let output = mirror.output();
     assert!(!output.contains("s3cret") && !output.contains("eyJ"), "{output}");
+    Ok(())
+}
+
+/// As with an identity provider: brokers know its keys, whom its tokens are for and who makes them. A token that is not so is
+/// refused, and what the broker says of it is told.
+#[test]
+fn signed_tokens_are_checked_by_the_brokers() -> Result<()> {
+    let Some((pair, certificates)) = secured()? else { return Ok(()) };
+    pair.source().create_topic("signed", 1, &[])?;
+    pair.java().produce(&pair.a.bootstrap(), "signed", &[TestRecord::new("k", "x")])?;
+    let folder = ScratchFolder::new("token")?;
+    let file = folder.path().join("token");
+    let token = |key: &str, claims: &str| -> Result<()> {
+        let now_s = now_ms() / 1_000;
+        let claims = format!("{{\"sub\":\"alice\",\"iat\":{now_s},\"exp\":{},{claims}}}", now_s + 600);
+        std::fs::write(&file, certificates.token(key, &claims)?).expect("a folder of ours");
+        Ok(())
+    };
+    let way = Listener::Jwks;
+    let text = |alias: &str| {
+        let source = lines(alias, &pair.a.bootstrap_of(way), certificates, way, "OAUTHBEARER");
+        let flow = pair.flow(alias).topics("signed");
+        let text = format!(
+            "{}{source}{alias}.sasl.oauthbearer.token.endpoint.url = file://{}\n{alias}.sasl.jaas.config = {MODULE};\n",
+            flow.text(),
+            file.display()
+        );
+        (flow, text)
+    };
+    token("jwks.key", TOKEN_CLAIMS)?;
+    let (flow, good) = text("Signed");
+    Kmirror::run_until_caught_up(&good, TIMEOUT)?;
+    assert_eq!(pair.compare(&flow, "signed", Isolation::ReadUncommitted)?, 1);
+    for (alias, key, claims) in [
+        ("OtherKey", "stranger.key", TOKEN_CLAIMS.to_owned()),
+        ("OtherAudience", "jwks.key", TOKEN_CLAIMS.replace("brokers", "others")),
+    ] {
+        token(key, &claims)?;
+        let mut mirror = Kmirror::start(&["run"], &text(alias).1)?;
+        wait_for(alias, Duration::from_secs(40), || {
+            mirror.expect_running()?;
+            let output = mirror.output();
+            let is_said = output.contains("the broker refuses the token of \"alice\" with OAUTHBEARER");
+            Ok(if is_said { Look::Done(()) } else { Look::Pending(output) })
+        })?;
+        assert_eq!(mirror.stop(TIMEOUT)?, 0);
+        assert!(!mirror.output().contains("eyJ"), "{}", mirror.output());
+    }
     Ok(())
 }
 

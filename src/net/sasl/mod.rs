@@ -24,7 +24,9 @@ pub use jaas::{JaasEntry, JaasError, parse_jaas};
 pub use login::{Login, Progress};
 pub use password::{PasswordSource, ReadPassword};
 pub use scram::{ITERATIONS_MAX, ITERATIONS_MIN};
-pub use source::{Endpoint, HeaderEncoding, TokenFailure, TokenOrigin, TokenSettings, TokenSource};
+pub use source::{
+    ClientProof, Endpoint, HeaderEncoding, TokenFailure, TokenOrigin, TokenSettings, TokenSource,
+};
 pub use token::{Refresh, Token, TokenError};
 
 use super::Secret;

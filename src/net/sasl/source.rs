@@ -65,10 +65,10 @@ pub enum TokenOrigin {
 pub struct Endpoint {
     /// Where it is.
     pub url: HttpUrl,
-    /// `clientId`.
+    /// `clientId`; perhaps empty where an assertion says it.
     pub client_id: String,
-    /// `clientSecret`.
-    pub client_secret: Secret,
+    /// What proves it.
+    pub proof: ClientProof,
     /// `scope`.
     pub scope: Option<String>,
     /// `sasl.oauthbearer.header.urlencode`.
@@ -77,6 +77,15 @@ pub struct Endpoint {
     pub tls: Tls,
     /// `sasl.login.connect.timeout.ms` and `sasl.login.read.timeout.ms`.
     pub timeouts: HttpTimeouts,
+}
+
+/// What proves to a token endpoint who asks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ClientProof {
+    /// `clientSecret`.
+    Secret(Secret),
+    /// `sasl.oauthbearer.assertion.file`: a token that others have signed (RFC 7523), read for each question.
+    AssertionFile(PathBuf),
 }
 
 /// `sasl.oauthbearer.header.urlencode`.
@@ -100,7 +109,9 @@ pub enum TokenFailure {
         failure: HttpFailure,
     },
     /// The endpoint gives us none.
-    #[error("the token endpoint {url} answers {status}{message}; look at clientId, clientSecret and scope")]
+    #[error(
+        "the token endpoint {url} answers {status}{message}; look at clientId, clientSecret (or the assertion) and scope"
+    )]
     Refused {
         /// Which.
         url: String,
@@ -249,19 +260,36 @@ async fn of_file(seam: &Seam, path: &std::path::Path) -> Result<Token, TokenFail
 
 async fn ask(seam: &Seam, endpoint: &Endpoint) -> Result<Token, TokenFailure> {
     let url = || endpoint.url.to_string();
-    let response = http::ask(seam, &endpoint.tls, endpoint.timeouts, &request(endpoint)).await;
+    let proof = match &endpoint.proof {
+        ClientProof::Secret(secret) => Proof::Secret(secret.clone()),
+        ClientProof::AssertionFile(path) => Proof::Assertion(of_file(seam, path).await?.text),
+    };
+    let response = http::ask(seam, &endpoint.tls, endpoint.timeouts, &request(endpoint, &proof)).await;
     let response = response.map_err(|failure| TokenFailure::Unreachable { url: url(), failure })?;
     read(&endpoint.url, &response, seam.now_ms())
 }
 
-fn request(endpoint: &Endpoint) -> HttpRequest {
-    let encoded = |text: &str| match endpoint.encoding {
-        HeaderEncoding::Plain => text.to_owned(),
-        HeaderEncoding::Url => form_encoded(text),
-    };
-    let secret = endpoint.client_secret.reveal_text();
-    let pair = Zeroizing::new(format!("{}:{}", encoded(endpoint.client_id.trim()), encoded(secret.trim())));
-    let mut body = "grant_type=client_credentials".to_owned();
+/// What is shown this time.
+enum Proof {
+    Secret(Secret),
+    Assertion(Secret),
+}
+
+/// As `ClientSecretRequestFormatter.java` and `ClientAssertionRequestFormatter.java`.
+fn request(endpoint: &Endpoint, proof: &Proof) -> HttpRequest {
+    let client_id = endpoint.client_id.trim();
+    let mut body = Zeroizing::new("grant_type=client_credentials".to_owned());
+    if let Proof::Assertion(assertion) = proof {
+        body.push_str(
+            "&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer",
+        );
+        body.push_str("&client_assertion=");
+        body.push_str(&Zeroizing::new(form_encoded(assertion.reveal_text().trim())));
+        if !client_id.is_empty() {
+            body.push_str("&client_id=");
+            body.push_str(&form_encoded(client_id));
+        }
+    }
     if let Some(scope) = endpoint.scope.as_deref().map(str::trim).filter(|scope| !scope.is_empty()) {
         // Java sends the scope as it is unless the headers are encoded; a blank must be, in any case.
         body.push_str("&scope=");
@@ -269,14 +297,20 @@ fn request(endpoint: &Endpoint) -> HttpRequest {
     }
     let request = HttpRequest {
         method: Method::POST,
-        body: Secret::new(body),
+        body: Secret::new(body.as_str()),
         ..HttpRequest::get(endpoint.url.clone())
     };
-    request
+    let request = request
         .header("accept", "application/json")
         .header("cache-control", "no-cache")
-        .header("content-type", "application/x-www-form-urlencoded")
-        .header("authorization", format!("Basic {}", STANDARD.encode(pair.as_bytes())))
+        .header("content-type", "application/x-www-form-urlencoded");
+    let Proof::Secret(secret) = proof else { return request };
+    let encoded = |text: &str| match endpoint.encoding {
+        HeaderEncoding::Plain => text.to_owned(),
+        HeaderEncoding::Url => form_encoded(text),
+    };
+    let pair = Zeroizing::new(format!("{}:{}", encoded(client_id), encoded(secret.reveal_text().trim())));
+    request.header("authorization", format!("Basic {}", STANDARD.encode(pair.as_bytes())))
 }
 
 /// The token of an answer; `expires_in` counts where the token does not say itself when it ends.

@@ -6,6 +6,8 @@
 
 mod certificate;
 mod failure;
+mod in_use;
+mod iterations;
 mod jks;
 mod pem;
 mod pkcs12;
@@ -16,7 +18,7 @@ mod verifier;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use rustls::client::{ClientConnection, ResolvesClientCert};
@@ -30,28 +32,20 @@ pub use certificate::CertificateText;
 pub(in crate::net) use certificate::civil;
 pub use failure::TlsFailure;
 pub use pem::PemError;
-pub use server::server_config;
+pub use server::{ServerTls, server_config};
 pub use settings::{CIPHER_SUITES, Identification, Place, Protocol, Store, StoreKind, TlsSettings};
 pub use store::{Role, STORE_BYTES_MAX, StoreError, StoreProblem};
 pub use verifier::Rejection;
 
 use crate::seam::Seam;
+use in_use::InUse;
 use store::Identity;
 use verifier::Verifier;
 
 /// TLS for the connections to one cluster.
 pub struct Tls {
     settings: TlsSettings,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    loaded: Option<Arc<Loaded>>,
-    /// Why the newest stores are not in use.
-    trouble: Option<StoreError>,
-    /// Of the newest stores, whether they could be used or not.
-    digest: Option<[u8; 32]>,
+    in_use: InUse<Loaded>,
 }
 
 /// Stores that are in use.
@@ -92,7 +86,7 @@ impl std::fmt::Debug for Tls {
 impl Tls {
     /// TLS by these settings; nothing is read yet.
     pub fn new(settings: TlsSettings) -> Tls {
-        Tls { settings, state: Mutex::default() }
+        Tls { settings, in_use: InUse::default() }
     }
 
     /// What was asked for.
@@ -102,12 +96,12 @@ impl Tls {
 
     /// The certificates in use: those of the trust store's file, and our own.
     pub fn certificates(&self) -> Vec<StoredCertificate> {
-        self.lock().loaded.as_ref().map(|loaded| loaded.certificates.clone()).unwrap_or_default()
+        self.in_use.loaded().map(|loaded| loaded.certificates.clone()).unwrap_or_default()
     }
 
     /// Why the newest stores are not in use, if they are not.
     pub fn trouble(&self) -> Option<StoreError> {
-        self.lock().trouble.clone()
+        self.in_use.trouble()
     }
 
     /// Reads the stores now, as a check before anything is dialled.
@@ -126,7 +120,7 @@ impl Tls {
         let raw = Raw { trust, identity };
         let digest = raw.digest();
         let built = build(&self.settings, &raw);
-        let _in_use = self.take(digest, built.clone());
+        let _in_use = self.in_use.take(digest, built.clone());
         built.map(drop)
     }
 
@@ -147,53 +141,15 @@ impl Tls {
         let identity = read(seam, Role::Identity, &self.settings.identity).await;
         let raw = match (trust, identity) {
             (Ok(trust), Ok(identity)) => Raw { trust, identity: identity.map(Zeroizing::new) },
-            (Err(error), _) | (_, Err(error)) => return self.fall_back(error),
+            (Err(error), _) | (_, Err(error)) => return self.in_use.fall_back(error),
         };
         let digest = raw.digest();
-        {
-            let state = self.lock();
-            if let (Some(loaded), true) = (&state.loaded, state.digest == Some(digest)) {
-                return Ok(loaded.clone());
-            }
+        if let Some(loaded) = self.in_use.unchanged(digest) {
+            return Ok(loaded);
         }
         let settings = self.settings.clone();
         let built = seam.blocking(move || build(&settings, &raw)).await;
-        self.take(digest, built)
-    }
-
-    fn fall_back(&self, error: StoreError) -> Result<Arc<Loaded>, StoreError> {
-        let mut state = self.lock();
-        let Some(loaded) = state.loaded.clone() else { return Err(error) };
-        if state.trouble.is_none() {
-            tracing::warn!(target: "kmirror::net", "the certificates read before stay in use: {error}");
-        }
-        state.digest = None;
-        state.trouble = Some(error);
-        Ok(loaded)
-    }
-
-    fn take(
-        &self,
-        digest: [u8; 32],
-        built: Result<Arc<Loaded>, StoreError>,
-    ) -> Result<Arc<Loaded>, StoreError> {
-        match built {
-            Ok(loaded) => {
-                let mut state = self.lock();
-                *state = State { loaded: Some(loaded.clone()), trouble: None, digest: Some(digest) };
-                Ok(loaded)
-            }
-            Err(error) => {
-                let loaded = self.fall_back(error)?;
-                // What could not be used once is not tried again until it changes.
-                self.lock().digest = Some(digest);
-                Ok(loaded)
-            }
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_use.take(digest, built)
     }
 }
 

@@ -7,6 +7,7 @@ use p12_keystore::error::Error;
 use p12_keystore::{Certificate, Pkcs12Archive};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
+use super::iterations::check_pkcs12;
 use super::store::{Identity, StoreProblem};
 
 /// No chain is longer.
@@ -20,6 +21,7 @@ pub(super) struct Entries {
 
 /// Reads a store.
 pub(super) fn read(bytes: &[u8], password: Option<&str>) -> Result<Entries, StoreProblem> {
+    check_pkcs12(bytes)?;
     let archive = Pkcs12Archive::from_pkcs12(bytes, password.unwrap_or_default()).map_err(problem)?;
     let mut keys = Vec::new();
     for bag in &archive.keys {
@@ -72,6 +74,9 @@ fn problem(error: Error) -> StoreProblem {
         Error::UnsupportedEncryptionScheme | Error::UnsupportedMacAlgorithm => {
             StoreProblem::Broken("it is encrypted in a way that is not read here".to_owned())
         }
+        Error::InvalidParameters => StoreProblem::Broken(
+            "its password would be hashed more than 1000000 times for one entry; make it anew with fewer iterations".to_owned(),
+        ),
         error => StoreProblem::Broken(format!("it is no PKCS12 store that can be read: {error}")),
     }
 }

@@ -10,6 +10,7 @@ use rustls::pki_types::{
 };
 use zeroize::Zeroizing;
 
+use super::iterations::check_key;
 use super::pem::{self, Block, PemError};
 use super::settings::{Place, Store, StoreKind};
 use super::{jks, pkcs12};
@@ -229,6 +230,7 @@ fn decrypted(der: &[u8], password: Option<&Secret>) -> Result<PrivateKeyDer<'sta
         let advice = "its key is encrypted in a way that is not read here; openssl pkcs8 -topk8 -v2 aes-256-cbc changes that";
         StoreProblem::Locked(advice.to_owned())
     })?;
+    check_key(&info.encryption_algorithm)?;
     let key = info.decrypt(password.reveal()).map_err(|_| {
         StoreProblem::Locked("its key cannot be decrypted: ssl.key.password is wrong".to_owned())
     })?;

@@ -272,6 +272,38 @@ async fn a_new_file_is_used_by_the_next_connection_and_a_broken_one_is_not() {
     assert!(tls.trouble().unwrap().to_string().contains("cannot be read"));
 }
 
+/// What a listener shows, likewise; half of a file, as whoever writes it in place leaves it for a moment, is not shown.
+#[tokio::test(start_paused = true)]
+async fn a_listener_shows_the_newest_certificate_that_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.pem");
+    let ours = Authority::new("ours");
+    let text = |name: &str| {
+        let signed = ours.sign(name, &[name], |_| ());
+        format!("{}{}", signed.key.serialize_pem(), signed.certificate.pem())
+    };
+    let (old, new) = (text("old"), text("new"));
+    let store = Store { kind: StoreKind::Pem, place: Place::File(path.clone()), password: None };
+    let tls = ServerTls::new(store, None);
+    let load = || tls.load(&|path| std::fs::read(path)).map_err(|error| error.to_string());
+    assert!(load().unwrap_err().contains("cannot be read"));
+    std::fs::write(&path, &old).unwrap();
+    load().unwrap();
+    let seam = Seam::real();
+    for (written, shown, is_well) in [
+        (&new[..new.len() / 2], "CN=old", false),
+        (&new[..], "CN=new", true),
+        ("", "CN=new", false),
+        (&old[..], "CN=old", true),
+    ] {
+        std::fs::write(&path, written).unwrap();
+        tls.session(&seam).await.unwrap();
+        let subjects: Vec<String> =
+            tls.certificates().into_iter().map(|stored| stored.text.subject).collect();
+        assert_eq!((subjects, tls.trouble().is_none()), (vec![shown.to_owned()], is_well), "{written:.40}");
+    }
+}
+
 /// A key that does not belong to its certificate, and a key store that is a trust store.
 #[test]
 fn identities_that_cannot_be_used_are_refused_at_once() {

@@ -47,7 +47,7 @@ fn endpoint() -> Endpoint {
     Endpoint {
         url: HttpUrl::parse(&format!("http://{ADDRESS}/token")).unwrap(),
         client_id: "id".to_owned(),
-        client_secret: Secret::new("s3:cret&"),
+        proof: ClientProof::Secret(Secret::new("s3:cret&")),
         scope: None,
         encoding: HeaderEncoding::Plain,
         tls: Tls::new(TlsSettings::default()),
@@ -97,12 +97,37 @@ fn credentials_are_asked_for_as_java_does() {
     for (encoding, pair) in [(HeaderEncoding::Plain, "id:s3:cret&"), (HeaderEncoding::Url, "id:s3%3Acret%26")]
     {
         let endpoint = Endpoint { encoding, scope: Some(" a b ".to_owned()), ..endpoint() };
-        let request = request(&endpoint);
+        let request = request(&endpoint, &Proof::Secret(Secret::new("s3:cret&")));
         let header = request.headers.iter().find(|(name, _)| *name == "authorization").unwrap();
         assert_eq!(*header.1.reveal_text(), format!("Basic {}", STANDARD.encode(pair)));
         assert_eq!(request.body.reveal(), b"grant_type=client_credentials&scope=a+b");
         assert!(!format!("{request:?}").contains("s3"));
     }
+}
+
+/// RFC 7523: the assertion stands in the body, and there is no header with a secret.
+#[tokio::test(start_paused = true)]
+async fn an_assertion_is_shown_in_place_of_a_secret() {
+    let assertion = Proof::Assertion(Secret::new("eyJ.e30.c2ln\n"));
+    for (id, shown) in [("id", "&client_id=id"), ("", "")] {
+        let request = request(&Endpoint { client_id: id.to_owned(), ..endpoint() }, &assertion);
+        let body = format!(
+            "grant_type=client_credentials&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer\
+             &client_assertion=eyJ.e30.c2ln{shown}"
+        );
+        assert_eq!(*request.body.reveal_text(), body);
+        assert!(request.headers.iter().all(|(name, _)| *name != "authorization"));
+    }
+    let idp = Idp::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("assertion");
+    let proof = ClientProof::AssertionFile(path.clone());
+    let origin = TokenOrigin::Endpoint(Box::new(Endpoint { proof, ..endpoint() }));
+    let source =
+        TokenSource::new(TokenSettings { origin, extensions: BTreeMap::new(), refresh: Refresh::default() });
+    let failure = source.token(&idp.seam).await.unwrap_err().to_string();
+    assert!(failure.contains("assertion cannot be read"), "{failure}");
+    assert_eq!(idp.asked.load(Ordering::Relaxed), 0, "nobody is asked without it");
 }
 
 #[test]
