@@ -22,7 +22,6 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const IDENTITY: ProducerIdentity =
     ProducerIdentity { producer_id: 4711, producer_epoch: 1, base_sequence: 1_000 };
 const REWRITE: RewriteSettings = RewriteSettings {
-    keys: None,
     start_offset: 0,
     end_offset: i64::MAX,
     target_codec: None,

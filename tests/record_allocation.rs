@@ -44,7 +44,6 @@ const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024;
 const LIBRARY_BYTES: usize = 9 << 20;
 
 const SETTINGS: RewriteSettings = RewriteSettings {
-    keys: None,
     start_offset: 0,
     end_offset: i64::MAX,
     target_codec: Some(Codec::None),

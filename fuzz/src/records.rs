@@ -49,7 +49,6 @@ pub fn broker_append(data: &[u8]) {
 
 fn settings(batch_bytes_max: usize) -> RewriteSettings {
     RewriteSettings {
-        keys: None,
         start_offset: i64::MIN,
         end_offset: i64::MAX,
         target_codec: None,

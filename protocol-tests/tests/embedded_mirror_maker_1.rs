@@ -9,6 +9,7 @@ use std::time::Duration;
 use kmirror::broker::{EmbeddedCluster, log};
 use kmirror::client::{Cluster, CommittedOffset, GroupOffsets, HostPort, Settings};
 use kmirror::mirror::member::{MemberSettings, Strategy};
+use kmirror::mirror::status::MembershipStatus;
 use kmirror::mirror::{
     FlowSettings, OffsetReset, PatternList, PolicyKind, ProcessSettings, ReplicationFactor, Replicator,
     TopicRewrites,
@@ -285,6 +286,39 @@ async fn two_topics_that_are_named_so_go_into_one() {
     assert_eq!(of(100..110), (100..110).collect::<Vec<_>>());
     until("a pattern renames", || keys(&world.b, "own", 0).len() == 10).await;
     one.stop().await;
+}
+
+async fn membership(replicator: &Replicator) -> MembershipStatus {
+    replicator.status().await.flows[0].membership.clone().unwrap()
+}
+
+/// What `/status` says of a member, and that one with an instance id comes back within its session without a rebalance (KIP-345):
+/// the others keep copying, in the same generation.
+#[tokio::test(start_paused = true)]
+async fn a_process_with_an_instance_id_comes_back_to_what_it_had() {
+    let world = World::new().await;
+    create(&world.a, "t", PARTITIONS);
+    let named = |id: &str| {
+        let mut flow = flow(&[Strategy::Range]);
+        flow.group.as_mut().unwrap().group_instance_id = Some(Arc::from(id));
+        flow
+    };
+    let (one, two) = (world.process("one", named("i-1")), world.process("two", named("i-2")));
+    until_shared(&[&one, &two], PARTITIONS).await;
+    let (had, before) = (copies(&one).await, membership(&two).await);
+    assert_eq!((&*before.group, before.protocol, before.state), ("g", "classic", "stable"));
+    assert_eq!(before.instance.as_deref(), Some("i-2"));
+    assert_eq!(before.assigned, BTreeMap::from([(Arc::from("t"), copies(&two).await)]));
+    one.stop().await;
+    (0..PARTITIONS).for_each(|partition| append(&world.a, "t", partition, 0, 50));
+    let again = world.process("one", named("i-1"));
+    let whole = || (0..PARTITIONS).all(|at| keys(&world.b, "t", at) == (0..50).collect::<Vec<_>>());
+    until("all is copied", whole).await;
+    assert_eq!(copies(&again).await, had);
+    assert_eq!(membership(&two).await, before, "nobody else has noticed");
+    assert_eq!(membership(&again).await.partitioning, BTreeMap::from([("t".into(), "preserve".to_owned())]));
+    again.stop().await;
+    two.stop().await;
 }
 
 const DEALT: i32 = 5;

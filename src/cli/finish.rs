@@ -148,6 +148,7 @@ mod tests {
             events: Vec::new(),
             brokers: [].into(),
             last_error: None,
+            membership: None,
             translation: Default::default(),
         };
         ReplicatorStatus { flows: vec![flow], ..ReplicatorStatus::default() }

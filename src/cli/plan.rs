@@ -111,6 +111,11 @@ fn flow(text: &mut String, plan: &FlowPlan) {
             line('~', &format!("  {change}"));
         }
     }
+    for topic in &plan.topics {
+        if let Some(choice) = topic.partitioning {
+            line('=', &format!("topic {}: {choice}", topic.source));
+        }
+    }
     for acl in &plan.acls {
         line('+', &format!("acl {}", acl_words(acl)));
     }
@@ -230,6 +235,10 @@ fn topic_document(topic: &TopicPlan) -> Value {
             TopicChange::Keep => "keep",
         },
     });
+    if let Some(choice) = topic.partitioning {
+        document["partitioning"] =
+            json!({ "kmirror.partitioning": choice.partitioning.to_string(), "why": choice.to_string() });
+    }
     match &topic.change {
         TopicChange::Create { replication_factor, configs } => {
             document["replication_factor"] = json!(replication_factor);

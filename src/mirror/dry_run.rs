@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::groups::select::selects_group;
+use super::member::GroupReader;
 use super::mm2::settings::OffsetSyncsLocation;
+use super::partitioning::{Choice, choose_all};
 use super::takeover::{self, TargetState};
 use super::topics::configs::{remote_configs, replication_factor};
 use super::topics::diff::{Action, Selector, Topics, topics_of};
@@ -53,6 +55,8 @@ pub struct TopicPlan {
     pub change: TopicChange,
     /// How its settings change, when it is there.
     pub configs: Vec<ConfigChange>,
+    /// Which partitions its records go to, and why, where MirrorMaker 1 copies.
+    pub partitioning: Option<Choice>,
 }
 
 /// What happens to a topic on the target.
@@ -117,7 +121,15 @@ pub async fn plan_flow(
     }
     let (topics, remotes) = (topics_of(&there), topics_of(&here));
     let mut selector = Selector::new(settings.clone());
-    let diff = selector.diff(&topics, &remotes);
+    let mut diff = selector.diff(&topics, &remotes);
+    let choices = match &settings.group {
+        Some(group) => {
+            let kept = GroupReader::new(source, &group.group_id).partitionings().await;
+            let kept = kept.map_err(|error| error.chain())?;
+            choose_all(&mut diff, group.partitioning, &kept)
+        }
+        None => BTreeMap::new(),
+    };
     let left_out = topics.keys().filter_map(|topic| {
         let rule = rule(selector.select(topic), settings)?;
         Some((topic.clone(), rule))
@@ -131,6 +143,9 @@ pub async fn plan_flow(
         ..FlowPlan::default()
     };
     plan_topics(&mut plan, settings, source, target, &diff.topics, here.brokers.len()).await?;
+    for topic in &mut plan.topics {
+        topic.partitioning = choices.get(&topic.source).copied();
+    }
     if settings.translation.emit_checkpoints_interval.is_some() {
         plan_groups(&mut plan, settings, source).await;
     }
@@ -182,6 +197,7 @@ async fn plan_topics(
             partitions: topic.view.partitions,
             change,
             configs: changes.remove(&topic.remote).unwrap_or_default(),
+            partitioning: None,
         });
     }
     Ok(())

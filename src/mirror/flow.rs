@@ -21,12 +21,13 @@ use tokio::time::{Instant, sleep_until};
 use super::append::Inquiry;
 use super::budget::Budget;
 use super::control::{Control, ControlEvent, Granted, TopicReady, start_control};
-use super::engine::{Command, Engine, EngineSettings, Position, RewriteJob};
+use super::engine::{Command, Engine, EngineSettings, Position, RewriteJob, Worked};
 use super::evidence::{self, Evidence};
 use super::groups::{Groups, TranslateRequest};
 use super::member::MemberWatch;
+use super::partitioning::Gathering;
 use super::producer_id::ask_until_answered;
-use super::settings::FlowSettings;
+use super::settings::{Batching, FlowSettings};
 use super::state::records::{Position as StoredPosition, StateRecord};
 use super::state::{Held, PositionStore, StoreError, TopicPartition};
 use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus, Waiting};
@@ -39,7 +40,6 @@ use crate::client::{
     ProduceEvent,
 };
 use crate::net::Backoff;
-use crate::record::{self, Piece};
 use crate::seam::Seam;
 
 /// Fetch events that wait for the flow; each is at most one read of one partition.
@@ -137,8 +137,8 @@ struct Owner {
     lanes: Lanes,
     producers: mpsc::UnboundedReceiver<(i64, i16)>,
     producers_sender: mpsc::UnboundedSender<(i64, i16)>,
-    rewritten: mpsc::UnboundedReceiver<(u64, Rewritten)>,
-    rewritten_sender: mpsc::UnboundedSender<(u64, Rewritten)>,
+    rewritten: mpsc::UnboundedReceiver<(u64, Worked)>,
+    rewritten_sender: mpsc::UnboundedSender<(u64, Worked)>,
     rewriters: Arc<Semaphore>,
     evidence: mpsc::UnboundedReceiver<(Inquiry, Evidence)>,
     evidence_sender: mpsc::UnboundedSender<(Inquiry, Evidence)>,
@@ -158,7 +158,6 @@ struct Owner {
     translator: mpsc::Sender<TranslateRequest>,
 }
 
-type Rewritten = Result<Vec<Piece>, record::Error>;
 /// The partitions whose upstream positions a save has stored.
 type Saved = Result<Vec<(TopicPartition, i64)>, StoreError>;
 
@@ -197,7 +196,7 @@ enum Wake {
     Request(Option<Request>),
     Control(Option<ControlEvent>),
     Produce(LaneId, ProduceEvent),
-    Rewritten(u64, Rewritten),
+    Rewritten(u64, Worked),
     Producer(i64, i16),
     Evidence(Inquiry, Evidence),
     View,
@@ -303,7 +302,7 @@ impl Owner {
                 }
                 Wake::Produce(lane, event) => self.engine.on_produce(lane.0, event, self.started.elapsed()),
                 Wake::Fetch(lane, event) => self.engine.on_fetch(lane.0, event, self.started.elapsed()),
-                Wake::Rewritten(id, result) => self.engine.on_rewritten(id, result, self.started.elapsed()),
+                Wake::Rewritten(id, worked) => self.engine.on_rewritten(id, worked, self.started.elapsed()),
                 Wake::Producer(id, epoch) => self.engine.on_producer(id, epoch, self.started.elapsed()),
                 Wake::Evidence(inquiry, evidence) => {
                     self.engine.on_evidence(inquiry.key, inquiry.id, evidence, self.started.elapsed());
@@ -350,7 +349,7 @@ impl Owner {
             request = self.requests.recv() => Wake::Request(request),
             event = self.control.events.recv(), if !self.control_ended => Wake::Control(event),
             Some((lane, event)) = self.lanes.produce_events.recv() => Wake::Produce(lane, event),
-            Some((id, result)) = self.rewritten.recv() => Wake::Rewritten(id, result),
+            Some((id, worked)) = self.rewritten.recv() => Wake::Rewritten(id, worked),
             Some((id, epoch)) = self.producers.recv() => Wake::Producer(id, epoch),
             Some((inquiry, evidence)) = self.evidence.recv() => Wake::Evidence(inquiry, evidence),
             Ok(()) = source_view.changed() => { source_view.mark_unchanged(); Wake::View }
@@ -383,6 +382,7 @@ impl Owner {
                 return over;
             }
             ControlEvent::Waiting(waiting) => self.waiting_for = waiting,
+            ControlEvent::Membership(watch) => self.member = Some(watch),
             ControlEvent::Granted(granted) => self.on_granted(granted),
             ControlEvent::Revoked { reason } => self.on_revoked(reason),
             ControlEvent::Release { partitions, within, done } => self.on_release(partitions, within, done),
@@ -579,8 +579,8 @@ impl Owner {
         self.seam.spawn(async move {
             let Ok(_permit) = permits.acquire().await else { return };
             let id = job.id;
-            let result = seam.blocking(move || job.work.perform()).await;
-            let _ = done.send((id, result));
+            let worked = seam.blocking(move || job.work.perform()).await;
+            let _ = done.send((id, worked));
         });
     }
 
@@ -692,6 +692,10 @@ fn engine_settings(settings: &FlowSettings, retry_backoff: Backoff) -> EngineSet
         on_oversize: settings.on_oversize,
         on_refused: settings.on_refused,
         compression: settings.compression,
+        gathering: match settings.batching {
+            Batching::Adaptive => settings.gathering,
+            Batching::Verbatim => Gathering { batch_bytes_max: 0, ..settings.gathering },
+        },
         max_request_bytes: settings.produce.max_request_bytes,
         max_in_flight_requests: settings.produce.max_in_flight_requests,
         lane_window_bytes: LANE_WINDOW_BYTES,

@@ -45,7 +45,7 @@ mod window;
 pub use fields::FieldError;
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use name_format::{NameFormat, Parsed};
-pub use partitioning::{Partitioning, WantedPartitioning};
+pub use partitioning::{Choice, Gathering, Partitioning, WantedPartitioning};
 pub use policy::{
     Compat, PolicyKind, ReplicationPolicy, Selection, configs_topic, kmirror_topic, offsets_topic, selects,
 };

@@ -4,6 +4,12 @@
 //! keeping a record's partition gives the same and more: batches go as they are. Which of both it is is chosen at a topic's first
 //! start and kept, or records of one key would get into two partitions: it stands in the metadata of the group's offsets.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::topics::diff::{Action, Diff, TopicView};
+
 /// Which partitions records go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partitioning {
@@ -28,13 +34,110 @@ pub enum WantedPartitioning {
     Key,
 }
 
+/// What was chosen for a topic, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// It.
+    pub partitioning: Partitioning,
+    /// `kmirror.partitioning`.
+    pub wanted: WantedPartitioning,
+    /// Whether it was chosen at an earlier start.
+    pub is_kept: bool,
+    /// Partitions at the source.
+    pub source: i32,
+    /// Partitions on the target, if the topic is there.
+    pub target: Option<i32>,
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.partitioning {
+            Partitioning::Preserve => f.write_str("records keep their partitions")?,
+            Partitioning::Key { partitions } => {
+                write!(
+                    f,
+                    "records are dealt out by key over {partitions} partitions, as MirrorMaker 1 does"
+                )?;
+            }
+        }
+        match (self.wanted, self.target) {
+            _ if self.is_kept => f.write_str(": so it was chosen at the topic's first start"),
+            (WantedPartitioning::Preserve, _) => f.write_str(": kmirror.partitioning=preserve"),
+            (WantedPartitioning::Key, _) => f.write_str(": kmirror.partitioning=key"),
+            (WantedPartitioning::ByCounts, None) => {
+                write!(f, ": the topic is created with as many as the source has ({})", self.source)
+            }
+            (WantedPartitioning::ByCounts, Some(target)) if target == self.source => {
+                write!(f, ": both sides have {target}")
+            }
+            (WantedPartitioning::ByCounts, Some(target)) => {
+                write!(f, ": the source has {}, the target {target}", self.source)
+            }
+        }
+    }
+}
+
+/// Chooses for each topic of a diff, and refuses those for which a choice cannot be kept; `kept` is what was chosen before. A
+/// topic that is dealt out by key is never grown: to whoever follows, it has as many partitions as the source's.
+pub fn choose_all(
+    diff: &mut Diff,
+    wanted: WantedPartitioning,
+    kept: &BTreeMap<Arc<str>, Partitioning>,
+) -> BTreeMap<Arc<str>, Choice> {
+    let mut choices = BTreeMap::new();
+    let mut refused = BTreeMap::new();
+    for topic in &mut diff.topics {
+        let there = match topic.action {
+            Action::Create => None,
+            Action::Grow { there } | Action::Keep(there) => Some(there),
+        };
+        let kept = kept.get(&topic.source).copied();
+        let (source, target) = (topic.view.partitions, there.map(|there| there.partitions));
+        match Partitioning::choose(wanted, kept, source, target) {
+            Ok(partitioning) => {
+                if let (Partitioning::Key { .. }, Some(there)) = (partitioning, there) {
+                    topic.action = Action::Keep(TopicView { partitions: source, ..there });
+                }
+                let choice = Choice { partitioning, wanted, is_kept: kept.is_some(), source, target };
+                choices.insert(topic.source.clone(), choice);
+            }
+            Err(reason) => drop(refused.insert(topic.source.clone(), reason)),
+        }
+    }
+    diff.topics.retain(|topic| !refused.contains_key(&topic.source));
+    diff.refused.extend(refused);
+    choices
+}
+
+/// What of the records that are dealt out by key becomes one batch: `batch.size` and `linger.ms` of the target producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathering {
+    /// `batch.size`, before compression. Where the file does not say it, more than Java's 16 KB: nothing is delayed for it, and a
+    /// broker's work is per batch.
+    pub batch_bytes_max: usize,
+    /// `linger.ms`: how long a batch that is not full waits for more.
+    pub linger: Duration,
+}
+
+impl Default for Gathering {
+    fn default() -> Gathering {
+        Gathering { batch_bytes_max: 256 * 1024, linger: Duration::ZERO }
+    }
+}
+
+impl std::fmt::Display for Partitioning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Partitioning::Preserve => f.write_str("preserve"),
+            Partitioning::Key { partitions } => write!(f, "key/{partitions}"),
+        }
+    }
+}
+
 impl Partitioning {
     /// As it stands in the metadata of an offset.
     pub fn to_metadata(self) -> String {
-        match self {
-            Partitioning::Preserve => "kmirror.partitioning=preserve".to_owned(),
-            Partitioning::Key { partitions } => format!("kmirror.partitioning=key/{partitions}"),
-        }
+        format!("kmirror.partitioning={self}")
     }
 
     /// Reads it; `None` where somebody else has committed.
@@ -118,6 +221,26 @@ mod tests {
             let found = Partitioning::choose(wanted, kept, source, target);
             assert_eq!(found.clone().ok(), chosen, "{wanted:?} {kept:?} {source} {target:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_choice_says_why() {
+        let check = |wanted, kept, source, target, words: &str| {
+            let partitioning = Partitioning::choose(wanted, kept, source, target).unwrap();
+            let choice = Choice { partitioning, wanted, is_kept: kept.is_some(), source, target };
+            assert!(choice.to_string().contains(words), "{choice}");
+        };
+        check(WantedPartitioning::ByCounts, None, 3, Some(3), "keep their partitions: both sides have 3");
+        check(WantedPartitioning::ByCounts, None, 3, None, "created with as many as the source has (3)");
+        check(
+            WantedPartitioning::ByCounts,
+            None,
+            3,
+            Some(6),
+            "over 6 partitions, as MirrorMaker 1 does: the source has 3",
+        );
+        check(WantedPartitioning::Key, None, 6, Some(6), "kmirror.partitioning=key");
+        check(WantedPartitioning::ByCounts, Some(KEY_6), 9, Some(6), "at the topic's first start");
     }
 
     #[test]

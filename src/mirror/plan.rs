@@ -61,11 +61,16 @@ impl TakenCodecs {
     /// The codec that a v2 batch must have instead of its own; `named` is the target producer's `compression.type`.
     pub fn instead_of(self, named: Option<Codec>, batch: &[u8]) -> Option<Codec> {
         let codec = BatchHeader::parse(batch).ok()?.attributes.codec().ok()?;
-        let wanted = match named.unwrap_or(codec) {
+        let wanted = self.taken(named.unwrap_or(codec));
+        (wanted != codec).then_some(wanted)
+    }
+
+    /// The codec that stands for one that is wanted.
+    pub fn taken(self, wanted: Codec) -> Codec {
+        match wanted {
             Codec::Zstd if self == TakenCodecs::AllButZstd => Codec::Lz4,
             wanted => wanted,
-        };
-        (wanted != codec).then_some(wanted)
+        }
     }
 }
 

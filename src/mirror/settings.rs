@@ -8,7 +8,7 @@ use super::member::MemberSettings;
 use super::mm2::settings::{HeartbeatSettings, TranslationSettings};
 use super::takeover::{Connectors, Workers};
 use super::{
-    Compat, NameFormat, OtherShare, PatternList, PrincipalMap, ReplicationPolicy, configs_topic,
+    Compat, Gathering, NameFormat, OtherShare, PatternList, PrincipalMap, ReplicationPolicy, configs_topic,
     offsets_topic,
 };
 use crate::client::{self, FetchSettings, ProduceSettings};
@@ -95,6 +95,8 @@ pub struct FlowSettings {
     pub retry_delay_max: Duration,
     /// `compression.type` of the target producer; `None` keeps the source's codec.
     pub compression: Option<Codec>,
+    /// `batch.size` and `linger.ms` of the target producer, for what is dealt out by key.
+    pub gathering: Gathering,
     /// `kmirror.batching`.
     pub batching: Batching,
     /// `kmirror.batching.compressed`.
@@ -176,6 +178,7 @@ impl FlowSettings {
             retry_limits: RetryLimits::default(),
             retry_delay_max: Duration::from_secs(300),
             compression: None,
+            gathering: Gathering::default(),
             batching: Batching::Adaptive,
             batching_compressed: CompressedBatching::Backlog,
             translation: TranslationSettings::default(),

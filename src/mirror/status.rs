@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::measure::{Latency, TrafficStatus};
 use super::start::SOURCE_RESET;
 use super::state::TopicPartition;
+use crate::net::tls::{Role, StoreError, StoredCertificate};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default)]
@@ -27,12 +28,35 @@ pub struct ReplicatorStatus {
 /// TLS to one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsStatus {
-    /// Its alias.
+    /// Its alias; `kmirror.admin` for the admin listener.
     pub cluster: Arc<str>,
     /// The certificates of its stores, as they are in use.
     pub certificates: Vec<CertificateStatus>,
     /// Why the newest files are not in use, if they are not.
     pub trouble: Option<String>,
+}
+
+impl TlsStatus {
+    /// Of these certificates.
+    pub fn new(
+        cluster: &str,
+        certificates: Vec<StoredCertificate>,
+        trouble: Option<StoreError>,
+    ) -> TlsStatus {
+        let certificates = certificates.into_iter().map(|stored| CertificateStatus {
+            store: match stored.role {
+                Role::Trust => "truststore",
+                Role::Identity => "keystore",
+            },
+            subject: stored.text.subject,
+            not_after_s: stored.text.not_after,
+        });
+        TlsStatus {
+            cluster: Arc::from(cluster),
+            certificates: certificates.collect(),
+            trouble: trouble.map(|error| error.to_string()),
+        }
+    }
 }
 
 /// A certificate of a store.
@@ -77,6 +101,33 @@ pub struct FlowStatus {
     pub last_error: Option<String>,
     /// Offset syncs, groups and heartbeats.
     pub translation: TranslationStatus,
+    /// The source's group, where this process is a member of it.
+    pub membership: Option<MembershipStatus>,
+}
+
+/// How it stands with the membership in the source's group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MembershipStatus {
+    /// `group.id`.
+    pub group: Arc<str>,
+    /// `group.protocol`.
+    pub protocol: &'static str,
+    /// `group.instance.id`.
+    pub instance: Option<Arc<str>>,
+    /// `joining`, `stable`, `revoking` while partitions that go to others are brought to their end, or `refused`.
+    pub state: &'static str,
+    /// As whom the group knows us, while it does.
+    pub member_id: Option<Arc<str>>,
+    /// The generation, or the member epoch.
+    pub generation: Option<i32>,
+    /// Its partitions for this process, at the source.
+    pub assigned: BTreeMap<Arc<str>, BTreeSet<i32>>,
+    /// How often everything was lost at once.
+    pub losses: u64,
+    /// Why that was the last time, or what keeps us from being a member.
+    pub last_error: Option<String>,
+    /// `kmirror.partitioning` as it was chosen for topics: `preserve`, or `key/` and how many partitions.
+    pub partitioning: BTreeMap<Arc<str>, String>,
 }
 
 /// What a flow says of offset syncs, groups and heartbeats.

@@ -6,8 +6,8 @@ use crate::mirror::measure::{Latency, Recent, Spread, TrafficStatus};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::status::{
     BrokerStatus, CertificateStatus, Counters, Event, EventKind, FlowState, FlowStatus, GroupStatus,
-    GroupSync, GroupSyncStatus, GroupsStatus, HeartbeatStatus, LinkStatus, PartitionStatus, Readiness,
-    ReplicatorStatus, Stopped, SyncStatus, SyncsStatus, TlsStatus, TranslationStatus, Waiting,
+    GroupSync, GroupSyncStatus, GroupsStatus, HeartbeatStatus, LinkStatus, MembershipStatus, PartitionStatus,
+    Readiness, ReplicatorStatus, Stopped, SyncStatus, SyncsStatus, TlsStatus, TranslationStatus, Waiting,
 };
 
 pub(super) fn status() -> ReplicatorStatus {
@@ -77,6 +77,22 @@ pub(super) fn status() -> ReplicatorStatus {
         brokers: [((Arc::from("A"), 1), broker)].into(),
         last_error: None,
         translation: translation(),
+        membership: Some(MembershipStatus {
+            group: Arc::from("mirror"),
+            protocol: "classic",
+            instance: Some(Arc::from("one")),
+            state: "stable",
+            member_id: Some(Arc::from("one-7f3a")),
+            generation: Some(12),
+            assigned: [(Arc::from("orders"), [0].into()), (Arc::from("payments"), [3].into())].into(),
+            losses: 1,
+            last_error: Some("the session was over".to_owned()),
+            partitioning: [
+                (Arc::from("orders"), "preserve".to_owned()),
+                (Arc::from("payments"), "key/6".to_owned()),
+            ]
+            .into(),
+        }),
     };
     let second = FlowStatus {
         source: Arc::from("B"),
@@ -93,6 +109,7 @@ pub(super) fn status() -> ReplicatorStatus {
         brokers: [].into(),
         last_error: Some("cluster A: no broker answers".to_owned()),
         translation: TranslationStatus::default(),
+        membership: None,
     };
     let heartbeats = HeartbeatStatus {
         source: Arc::from("B"),

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::metrics::state_word;
 use super::translation;
 use crate::mirror::status::{
-    BrokerStatus, CertificateStatus, Event, EventKind, FlowState, FlowStatus, PartitionStatus, Readiness,
-    ReplicatorStatus, RewriteReason, SyncStatus, TlsStatus,
+    BrokerStatus, CertificateStatus, Event, EventKind, FlowState, FlowStatus, MembershipStatus,
+    PartitionStatus, Readiness, ReplicatorStatus, RewriteReason, SyncStatus, TlsStatus,
 };
 
 /// The document at `/status`. Offsets are numbers, times are milliseconds since the epoch; what is not known is null.
@@ -90,8 +90,24 @@ fn flow(flow: &FlowStatus) -> Value {
         "offset_syncs": translation::offset_syncs(&flow.translation.offset_syncs),
         "groups": flow.translation.groups.as_deref().map(translation::groups),
         "heartbeats": translation::links(&flow.translation.heartbeats),
+        "membership": flow.membership.as_ref().map(membership),
         "events": flow.events.iter().map(event).collect::<Vec<Value>>(),
         "brokers": flow.brokers.iter().map(|((cluster, id), state)| broker(cluster, *id, state)).collect::<Vec<Value>>(),
+    })
+}
+
+fn membership(status: &MembershipStatus) -> Value {
+    json!({
+        "group": &*status.group,
+        "protocol": status.protocol,
+        "instance": status.instance.as_deref(),
+        "state": status.state,
+        "member_id": status.member_id.as_deref(),
+        "generation": status.generation,
+        "assigned": status.assigned.iter().map(|(topic, at)| (topic.to_string(), json!(at))).collect::<Map<String, Value>>(),
+        "losses": status.losses,
+        "last_error": status.last_error,
+        "partitioning": status.partitioning.iter().map(|(topic, how)| (topic.to_string(), json!(how))).collect::<Map<String, Value>>(),
     })
 }
 

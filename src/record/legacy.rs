@@ -31,38 +31,40 @@ const NO_TIMESTAMP: i64 = -1;
 ///
 /// Without a target codec the wrapper's stays. Timestamps become the records' own (CreateTime).
 pub fn convert(entry: &Bytes, settings: &RewriteSettings) -> Result<Vec<Piece>, Error> {
+    with_records(entry, settings.decompressed_bytes_max, |mut records, codec| {
+        records.retain(|record| settings.takes(record.upstream_offset));
+        pack(&records, settings.target_codec.unwrap_or(codec), settings.batch_bytes_max)
+    })
+}
+
+/// Hands over the records of an entry, with the codec that it has.
+pub(super) fn with_records<T>(
+    entry: &Bytes,
+    decompressed_bytes_max: usize,
+    make: impl FnOnce(Vec<SourceRecord<'_>>, Codec) -> Result<T, Error>,
+) -> Result<T, Error> {
     let mut rest = entry.clone();
     let outer = Message::take(&mut rest)?;
     check_no_rest(&rest)?;
     let codec = outer.codec()?;
-    let messages = if codec == Codec::None {
-        vec![outer]
-    } else {
-        unwrap(&outer, codec, settings.decompressed_bytes_max)?
-    };
+    let messages =
+        if codec == Codec::None { vec![outer] } else { unwrap(&outer, codec, decompressed_bytes_max)? };
     let mut bodies = Vec::with_capacity(entry.len());
     let mut kept = Vec::new();
     let mut offset_min = 0;
     for message in messages {
         check_rises(message.offset, offset_min)?;
         offset_min = message.offset.saturating_add(1);
-        if (settings.start_offset..settings.end_offset).contains(&message.offset) {
-            let body = message.put_body(&mut bodies);
-            if settings.takes(message.offset, &bodies[body.clone()])? {
-                kept.push((message, body));
-            }
-        }
+        let body = message.put_body(&mut bodies);
+        kept.push((message, body));
     }
-    let records: Vec<SourceRecord<'_>> = kept
-        .iter()
-        .map(|(message, body)| SourceRecord {
-            upstream_offset: message.offset,
-            timestamp: message.timestamp,
-            attributes: 0,
-            body: &bodies[body.clone()],
-        })
-        .collect();
-    pack(&records, settings.target_codec.unwrap_or(codec), settings.batch_bytes_max)
+    let records = kept.iter().map(|(message, body)| SourceRecord {
+        upstream_offset: message.offset,
+        timestamp: message.timestamp,
+        attributes: 0,
+        body: &bodies[body.clone()],
+    });
+    make(records.collect(), codec)
 }
 
 /// A message as it stands in a set.

@@ -13,7 +13,7 @@
 //! | join small batches | [`MergeBuilder`], [`can_merge`], [`merge`](merge()), [`merge_compressed`] |
 //! | renumber, split, recompress, keep LogAppendTime | [`rewrite`](rewrite()) |
 //! | bring magic 0 and 1 to magic 2 | [`convert`] |
-//! | deal records out by key, as Java's producer does | [`partition_for_key`], [`KeyFilter`] with [`rewrite`](rewrite()) |
+//! | deal records out by key, as Java's producer does | [`deal`](deal()), [`partition_for_key`] |
 //! | read or make records | [`OpenBatch`], [`BatchBuilder`] |
 //!
 //! ```
@@ -45,6 +45,7 @@ mod builder;
 mod clmul;
 mod codec;
 mod crc;
+mod deal;
 mod error;
 mod header;
 mod legacy;
@@ -64,6 +65,7 @@ mod walker;
 pub use builder::{BatchBuilder, BatchOptions, RecordData};
 pub use codec::{compress, decompress};
 pub use crc::{Arithmetic, crc_change, crc32c};
+pub use deal::{DealSettings, Dealt, Share, deal};
 pub use error::Error;
 pub use header::{
     Attributes, BatchHeader, Codec, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE,
@@ -71,7 +73,7 @@ pub use header::{
 };
 pub use legacy::convert;
 pub use merge::{MergeBuilder, MergeSize, Merged, can_merge, merge, merge_compressed};
-pub use partition::{KeyFilter, partition_for_key};
+pub use partition::{KeyPartitioner, partition_for_key};
 pub use patch::{patch, patch_with, verify_crc};
 pub use records::{Header, Headers, OpenBatch, Record, Records};
 pub use rewrite::{Piece, RewriteSettings, Rewritten, Segment, rewrite};

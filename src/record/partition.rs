@@ -4,31 +4,29 @@
 use super::Error;
 use super::varint::take_varint;
 
-/// The records of one target partition, where a source partition's records are dealt out by key.
+/// Where records go, where they are dealt out by their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyFilter {
+pub struct KeyPartitioner {
     /// How many partitions the target has.
     pub partitions: i32,
-    /// The one whose records are taken.
-    pub partition: i32,
     /// The one that records without a key go to.
     pub keyless: i32,
 }
 
-impl KeyFilter {
-    /// Whether a record is taken; `body` is its key, value and headers as a v2 record stores them.
+impl KeyPartitioner {
+    /// The partition of a record; `body` is its key, value and headers as a v2 record stores them.
     ///
     /// # Errors
     /// When the key is longer than the record.
-    pub(super) fn takes(&self, mut body: &[u8]) -> Result<bool, Error> {
+    pub(super) fn partition_of(&self, mut body: &[u8]) -> Result<i32, Error> {
         let length = take_varint(&mut body, "key length")?;
-        let Ok(length) = usize::try_from(length) else { return Ok(self.keyless == self.partition) };
+        let Ok(length) = usize::try_from(length) else { return Ok(self.keyless) };
         let key = body.get(..length).ok_or(Error::Truncated {
             what: "key",
             needed: length,
             available: body.len(),
         })?;
-        Ok(partition_for_key(key, self.partitions) == self.partition)
+        Ok(partition_for_key(key, self.partitions))
     }
 }
 
@@ -81,14 +79,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_one_partition() {
-        let taken = |body: &[u8]| -> Vec<i32> {
-            let filter = |partition| KeyFilter { partitions: 5, partition, keyless: 3 };
-            (0..5).filter(|&partition| filter(partition).takes(body).unwrap()).collect()
-        };
-        assert_eq!(taken(b"\x01\x02x\0"), [3], "no key");
-        assert_eq!(taken(b"\x06abc\x02x\0"), [479_470_107 % 5]);
-        assert_eq!(taken(b"\0\x02x\0").len(), 1, "an empty key is a key");
-        assert!(KeyFilter { partitions: 5, partition: 0, keyless: 0 }.takes(b"\x06a").is_err());
+    fn a_record_goes_where_its_key_says() {
+        let partitioner = KeyPartitioner { partitions: 5, keyless: 3 };
+        let partition = |body: &[u8]| partitioner.partition_of(body).ok();
+        assert_eq!(partition(b"\x01\x02x\0"), Some(3), "no key");
+        assert_eq!(partition(b"\x06abc\x02x\0"), Some(479_470_107 % 5));
+        assert_eq!(partition(b"\0\x02x\0"), Some(partition_for_key(b"", 5)), "an empty key is a key");
+        assert_eq!(partition(b"\x06a"), None);
     }
 }

@@ -11,7 +11,6 @@
 use bytes::Bytes;
 
 use super::builder::{BatchBuilder, BatchOptions};
-use super::partition::KeyFilter;
 use super::records::OpenBatch;
 use super::{Codec, Error};
 
@@ -28,18 +27,12 @@ pub struct RewriteSettings {
     pub batch_bytes_max: usize,
     /// Most bytes of the records when decompressed.
     pub decompressed_bytes_max: usize,
-    /// Only the records that go to one partition by their keys; `None` takes them all.
-    pub keys: Option<KeyFilter>,
 }
 
 impl RewriteSettings {
     /// Whether a record is taken.
-    pub(super) fn takes(&self, upstream_offset: i64, body: &[u8]) -> Result<bool, Error> {
-        let is_within = (self.start_offset..self.end_offset).contains(&upstream_offset);
-        match &self.keys {
-            Some(keys) if is_within => keys.takes(body),
-            _ => Ok(is_within),
-        }
+    pub(super) fn takes(&self, upstream_offset: i64) -> bool {
+        (self.start_offset..self.end_offset).contains(&upstream_offset)
     }
 }
 
@@ -86,6 +79,17 @@ pub enum Piece {
 /// Rewrites one whole v2 batch. A batch of which no record is left gives no piece.
 pub fn rewrite(batch: &Bytes, settings: &RewriteSettings) -> Result<Vec<Piece>, Error> {
     let batch = OpenBatch::open(batch, settings.decompressed_bytes_max)?;
+    let mut records = records_of(&batch)?;
+    records.retain(|record| settings.takes(record.upstream_offset));
+    let codec = match settings.target_codec {
+        Some(codec) => codec,
+        None => batch.header.attributes.codec()?,
+    };
+    pack(&records, codec, settings.batch_bytes_max)
+}
+
+/// The records of a batch that holds some to copy.
+pub(super) fn records_of(batch: &OpenBatch) -> Result<Vec<SourceRecord<'_>>, Error> {
     if batch.header.attributes.is_control() {
         return Err(Error::Invalid {
             what: "attributes",
@@ -96,21 +100,14 @@ pub fn rewrite(batch: &Bytes, settings: &RewriteSettings) -> Result<Vec<Piece>, 
     let mut records = Vec::new();
     for record in batch.records() {
         let record = record?;
-        let upstream_offset = batch.offset(&record);
-        if settings.takes(upstream_offset, record.body)? {
-            records.push(SourceRecord {
-                upstream_offset,
-                timestamp: batch.timestamp(&record),
-                attributes: record.attributes,
-                body: record.body,
-            });
-        }
+        records.push(SourceRecord {
+            upstream_offset: batch.offset(&record),
+            timestamp: batch.timestamp(&record),
+            attributes: record.attributes,
+            body: record.body,
+        });
     }
-    let codec = match settings.target_codec {
-        Some(codec) => codec,
-        None => batch.header.attributes.codec()?,
-    };
-    pack(&records, codec, settings.batch_bytes_max)
+    Ok(records)
 }
 
 /// A record on its way into a new batch.
@@ -236,7 +233,8 @@ fn segments_of(records: &[SourceRecord<'_>]) -> Vec<Segment> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{KEEP, any_records, open, records_of};
+    use super::super::testing::records_of as data_of;
+    use super::super::testing::{KEEP, any_records, open};
     use super::super::{Attributes, ProducerIdentity, RecordData};
     use super::*;
     use proptest::prelude::*;
@@ -281,7 +279,7 @@ mod tests {
             (opened.header.base_offset, opened.header.max_timestamp, batch.max_timestamp),
             (0, 30, 30)
         );
-        assert_eq!(records_of(&opened), records.map(|(_, record)| record));
+        assert_eq!(data_of(&opened), records.map(|(_, record)| record));
     }
 
     #[test]
@@ -290,7 +288,7 @@ mod tests {
         let batch = source(options, &[(0, value(1, 1)), (1, value(2, 2)), (2, value(3, 3))]);
         let left = |start_offset| {
             let pieces = rewrite(&batch, &RewriteSettings { start_offset, ..KEEP }).unwrap();
-            batches(&pieces).iter().flat_map(|piece| records_of(&open(&piece.batch))).count()
+            batches(&pieces).iter().flat_map(|piece| data_of(&open(&piece.batch))).count()
         };
         assert_eq!([0, 50, 51, 52, 53].map(left), [3, 3, 2, 1, 0]);
     }
@@ -313,7 +311,7 @@ mod tests {
         let opened = open(&batches(&pieces)[0].batch);
         assert_eq!(opened.header.attributes.0, 0);
         assert_eq!((opened.header.base_timestamp, opened.header.max_timestamp), (9_000, 9_000));
-        assert_eq!(records_of(&opened), [value(9_000, 4), value(9_000, 4)]);
+        assert_eq!(data_of(&opened), [value(9_000, 4), value(9_000, 4)]);
     }
 
     /// Case 11: under the delete horizon bit the base timestamp is not a record's, yet deltas add to it.
@@ -326,7 +324,7 @@ mod tests {
         let pieces = rewrite(&source(options, &[(3, tombstone.clone())]), &KEEP).unwrap();
         let opened = open(&batches(&pieces)[0].batch);
         assert_eq!((opened.header.attributes.0, opened.header.base_timestamp), (0, 1_000));
-        assert_eq!(records_of(&opened), [tombstone]);
+        assert_eq!(data_of(&opened), [tombstone]);
     }
 
     /// Case 12: what is over the target's limit is split; a record that cannot fit is named, the others pass.
@@ -395,7 +393,6 @@ mod tests {
                 options.max_timestamp = Some(77);
             }
             let settings = RewriteSettings {
-                keys: None,
                 start_offset: base_offset + start, end_offset: i64::MAX,
                 target_codec: codecs.1.and_then(Codec::from_bits),
                 batch_bytes_max: limit,
@@ -433,7 +430,7 @@ mod tests {
                     .collect();
                 prop_assert_eq!(offsets.first(), Some(&batch.first_upstream_offset));
                 prop_assert_eq!(offsets.last(), Some(&batch.last_upstream_offset));
-                let records = records_of(&opened);
+                let records = data_of(&opened);
                 prop_assert_eq!(records.iter().map(|r| r.timestamp).max(), Some(batch.max_timestamp));
                 prop_assert_eq!(offsets.len(), records.len());
                 seen.extend(offsets.into_iter().zip(records));

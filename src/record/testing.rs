@@ -12,7 +12,6 @@ use super::{
 
 /// Everything is kept, and fits.
 pub(super) const KEEP: RewriteSettings = RewriteSettings {
-    keys: None,
     start_offset: 0,
     end_offset: i64::MAX,
     target_codec: None,

@@ -149,6 +149,9 @@ const OF_A_MEMBER: &[(&str, Effect)] = &[
     ("retries", Effect::Used),
 ];
 
+/// Keys of a producer that deals records out by key, which mean nothing where batches are copied as they are.
+const OF_A_PRODUCER: &[(&str, Effect)] = &[("batch.size", Effect::Used), ("linger.ms", Effect::Used)];
+
 /// kmirror's own keys that mean something for MirrorMaker 1.
 const OURS: [&str; 5] = [
     "kmirror.batching",
@@ -181,18 +184,18 @@ pub(super) fn meaning(file: File, name: &str) -> Meaning {
             None => Unknown,
         };
     }
-    if let Some((prefix, effect)) = keys::CLIENT_FAMILIES.iter().find(|(prefix, _)| name.starts_with(prefix))
-    {
-        return Client(prefix, Kind::Text, *effect);
-    }
-    let Some(key) = keys::find_client(name).filter(|key| key.is_of(file.client())) else { return Unknown };
+    let family = || keys::CLIENT_FAMILIES.iter().find(|(prefix, _)| name.starts_with(prefix));
+    let Some(key) = keys::find_client(name).filter(|key| key.is_of(file.client())) else {
+        return family().map_or(Unknown, |(prefix, effect)| Client(prefix, Kind::Text, *effect));
+    };
     let kind = match name {
         "auto.offset.reset" => Kind::Choice(&["earliest", "latest", "none"]),
         "partition.assignment.strategy" => Kind::List,
         _ => key.kind,
     };
-    let of_a_member = OF_A_MEMBER.iter().find(|(known, _)| *known == name);
-    Client(key.name, kind, of_a_member.map_or(key.effect, |(_, effect)| *effect))
+    let mut here = OF_A_MEMBER.iter().chain(OF_A_PRODUCER);
+    let here = here.find(|(known, _)| *known == name);
+    Client(key.name, kind, here.map_or(key.effect, |(_, effect)| *effect))
 }
 
 /// Other words for a value of a key that is called today as it was.
@@ -243,6 +246,9 @@ mod tests {
         check(File::Consumer, "kmirror.partitioning", "flow");
         check(File::Consumer, "kmirror.connect.group.id", "refused");
         check(File::Consumer, "bootstrap.server", "unknown");
+        let url = "sasl.oauthbearer.token.endpoint.url";
+        check(File::Consumer, url, &format!("client {url}"));
+        check(File::Consumer, "sasl.oauthbearer.jwks.endpoint.url", "client sasl.oauthbearer.");
     }
 
     #[test]

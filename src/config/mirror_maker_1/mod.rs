@@ -20,8 +20,8 @@ use super::reader::{Problems, Reader, Section};
 use super::scoping::{Scope, Setting};
 use super::{Options, Report, Settings, files};
 use crate::mirror::{
-    FlowSettings, OnOversize, OnPaused, OnRefused, PatternList, PolicyKind, ReplicationFactor, TopicRewrites,
-    WantedPartitioning,
+    FlowSettings, Gathering, OnOversize, OnPaused, OnRefused, PatternList, PolicyKind, ReplicationFactor,
+    TopicRewrites, WantedPartitioning,
 };
 use file::FileSettings;
 use keys::File;
@@ -114,6 +114,7 @@ impl Loader<'_> {
                 prefix: "",
             };
             flow.group = member::read(&mut reader);
+            flow.gathering = gathering(&linted.raw);
             let partitioning = linted.raw.get(&format!("{}->{TARGET}.kmirror.partitioning", flow.source));
             if let (Some(group), Some(setting)) = (&mut flow.group, partitioning) {
                 group.partitioning = match setting.value.trim() {
@@ -196,6 +197,19 @@ impl Loader<'_> {
         if self.command.on_send_failure == OnSendFailure::Skip {
             (flow.on_oversize, flow.on_refused) = (OnOversize::Skip, OnRefused::Skip);
         }
+    }
+}
+
+/// How large batches become where records are dealt out by key.
+fn gathering(raw: &Scope) -> Gathering {
+    let number = |key: &str| {
+        let setting = raw.get(&format!("{TARGET}.producer.{key}"))?;
+        setting.value.trim().parse::<u64>().ok()
+    };
+    let unset = Gathering::default();
+    Gathering {
+        batch_bytes_max: number("batch.size").map_or(unset.batch_bytes_max, |bytes| bytes as usize),
+        linger: number("linger.ms").map_or(unset.linger, Duration::from_millis),
     }
 }
 

@@ -98,11 +98,13 @@ fn the_files_of_tutorials_work_with_the_warnings_that_they_deserve() {
         load("tutorial", &text("consumer-mirror.properties"), &text("producer-mirror.properties"), |_| {});
     let said = said(&report);
     assert_eq!(settings(&report).auto_offset_reset, crate::mirror::OffsetReset::Earliest);
+    let gathering = settings(&report).gathering;
+    assert_eq!((gathering.batch_bytes_max, gathering.linger.as_millis()), (16_384, 50));
+    assert!(!said.contains("linger") && !said.contains("batch.size"), "{said}");
     for part in [
         "c.properties:5: warning: enable.auto.commit=true: offsets are committed all the same only when",
         "c.properties:6: info: auto.commit.interval.ms has no effect",
         "p.properties:3: warning: retries=3 bounds nothing",
-        "p.properties:5: info: linger.ms has no effect",
     ] {
         assert!(said.contains(part), "{part:?} in\n{said}");
     }
@@ -120,6 +122,7 @@ fn old_keys_mean_what_they_meant() {
     assert_eq!(flow.auto_offset_reset, crate::mirror::OffsetReset::Earliest);
     assert_eq!(flow.fetch.max_partition_fetch_bytes, 2_000_000);
     assert_eq!(flow.compression, Some(crate::record::Codec::Snappy));
+    assert_eq!(flow.gathering.linger.as_millis(), 100, "queue.buffering.max.ms");
     assert_eq!(flow.batching, crate::mirror::Batching::Verbatim);
     let said = said(&report);
     for part in [

@@ -4,6 +4,7 @@
 //! It stands where the lease stands otherwise: a reign lasts as long as the membership, and ends at once when everything is
 //! lost. Within a reign, partitions come and go; see `mirror::member`.
 
+use super::ControlEvent;
 use super::reign::Reign;
 use super::task::{End, Flow, Mailbox, Outcome};
 use super::waiting::{because, name, waiting};
@@ -17,6 +18,7 @@ pub(super) async fn join_and_reign(flow: &Flow, settings: &MemberSettings, mailb
         return end;
     }
     let mut member = Member::join(&flow.seam, &flow.settings, settings, &flow.source, flow.events.clone());
+    flow.tell(ControlEvent::Membership(member.watch())).await;
     let end = loop {
         let losses = match stand_by(flow, settings, &member, mailbox).await {
             Ok(losses) => losses,

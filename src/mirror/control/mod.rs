@@ -51,6 +51,8 @@ pub enum ControlEvent {
     State(FlowState),
     /// What is waited for before anything can be copied; `None` when that is over.
     Waiting(Option<Waiting>),
+    /// How to look at the membership in the source's group.
+    Membership(MemberWatch),
     /// This process writes the flow from now on.
     Granted(Granted),
     /// It no longer does. Stop writing at once, forget all partitions, store nothing more.

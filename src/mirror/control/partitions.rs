@@ -3,7 +3,6 @@
 //! A start is decided from what the group has committed by then, and counts only as long as the partition is ours since the
 //! same generation: between the question and the answer another member may have had it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::registry::Registry;
@@ -11,9 +10,10 @@ use super::task::{End, Flow};
 use crate::client::{Error, GroupOffsets};
 use crate::mirror::Partitioning;
 use crate::mirror::member::{GroupOffsetStore, GroupReader, MemberSettings, MemberWatch, Partitionings};
+use crate::mirror::partitioning::choose_all;
 use crate::mirror::start::Phase;
 use crate::mirror::state::{Held, PositionStore, TopicPartition};
-use crate::mirror::topics::diff::{Action, Diff, TopicView};
+use crate::mirror::topics::diff::Diff;
 use tokio::sync::watch;
 
 /// Our partitions.
@@ -56,34 +56,14 @@ impl Partitions {
         self.partitionings.borrow().get(topic).copied().unwrap_or(Partitioning::Preserve)
     }
 
-    /// Chooses for topics that are new, and refuses those for which a choice cannot be kept. A topic that is dealt out by key
-    /// is never grown: to the rounds, it has as many partitions as the source's.
+    /// Chooses for topics that are new, and refuses those for which a choice cannot be kept.
     pub(super) fn choose_partitionings(&mut self, diff: &mut Diff, group: Option<&MemberSettings>) {
         let wanted = group.map(|group| group.partitioning).unwrap_or_default();
-        let mut refused = BTreeMap::new();
-        for topic in &mut diff.topics {
-            let there = match topic.action {
-                Action::Create => None,
-                Action::Grow { there } | Action::Keep(there) => Some(there),
-            };
-            let kept = self.partitionings.borrow().get(&topic.source).copied();
-            let target = there.map(|there| there.partitions);
-            match Partitioning::choose(wanted, kept, topic.view.partitions, target) {
-                Ok(chosen) => {
-                    if kept.is_none() {
-                        say(&topic.source, chosen, topic.view.partitions, target);
-                        self.partitionings
-                            .send_modify(|known| known.extend([(topic.source.clone(), chosen)]));
-                    }
-                    if let (Partitioning::Key { .. }, Some(there)) = (chosen, there) {
-                        topic.action = Action::Keep(TopicView { partitions: topic.view.partitions, ..there });
-                    }
-                }
-                Err(reason) => drop(refused.insert(topic.source.clone(), reason)),
-            }
+        let choices = choose_all(diff, wanted, &self.partitionings.borrow());
+        for (topic, choice) in choices.into_iter().filter(|(_, choice)| !choice.is_kept) {
+            tracing::info!(target: "kmirror::control", topic = &*topic, "{choice}");
+            self.partitionings.send_modify(|known| known.extend([(topic, choice.partitioning)]));
         }
-        diff.topics.retain(|topic| !refused.contains_key(&topic.source));
-        diff.refused.extend(refused);
     }
 
     /// The group's offsets as the memory of the flow.
@@ -130,23 +110,6 @@ impl Partitions {
         match committed.keys().any(|(topic, _)| *topic == at.topic) {
             true => Phase::Later,
             false => Phase::FirstStart,
-        }
-    }
-}
-
-fn say(topic: &str, chosen: Partitioning, source: i32, target: Option<i32>) {
-    match chosen {
-        Partitioning::Preserve => {
-            tracing::info!(target: "kmirror::control", topic, "records keep their partitions");
-        }
-        Partitioning::Key { partitions } => {
-            let there = target.map_or_else(|| "none yet".to_owned(), |count| count.to_string());
-            tracing::info!(
-                target: "kmirror::control",
-                topic,
-                partitions,
-                "records are dealt out by key, as MirrorMaker 1 does: the source has {source} partitions, the target {there}"
-            );
         }
     }
 }

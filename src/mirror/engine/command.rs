@@ -8,9 +8,9 @@ use uuid::Uuid;
 use crate::client::{FetchCommand, IsolationLevel, PartitionKey, ProduceCommand};
 use crate::mirror::append::Inquiry;
 use crate::mirror::plan::TargetLimits;
-use crate::mirror::{Batching, CompressedBatching, OnOversize, OnRefused};
+use crate::mirror::{Batching, CompressedBatching, Gathering, OnOversize, OnRefused};
 use crate::net::Backoff;
-use crate::record::{self, Codec, Magic, Piece, RewriteSettings, Rewritten, Segment};
+use crate::record::{self, Codec, DealSettings, Dealt, Magic, Piece, RewriteSettings, Rewritten, Segment};
 
 /// What the engine needs to know of its flow.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct EngineSettings {
     pub on_refused: OnRefused,
     /// `compression.type` of the target producer; `None` keeps the source's.
     pub compression: Option<Codec>,
+    /// `batch.size` and `linger.ms` of the target producer, for what is dealt out by key.
+    pub gathering: Gathering,
     /// `max.request.size` of the target producer.
     pub max_request_bytes: usize,
     /// Requests in flight on one connection.
@@ -86,7 +88,7 @@ pub struct Notice {
 /// Work for another thread.
 #[derive(Debug)]
 pub struct RewriteJob {
-    /// The engine's number for it.
+    /// The engine's number for it; the shares of a batch that is dealt out have this one and those that follow.
     pub id: u64,
     /// What is to be done.
     pub work: Work,
@@ -104,6 +106,15 @@ pub enum Work {
         /// How.
         settings: RewriteSettings,
     },
+    /// A batch is dealt out over several partitions.
+    Deal {
+        /// The batch.
+        batch: Bytes,
+        /// Its message format.
+        magic: Magic,
+        /// How.
+        settings: DealSettings,
+    },
     /// Small compressed neighbours become one batch.
     Merge {
         /// The batches, of one codec.
@@ -113,26 +124,50 @@ pub enum Work {
     },
 }
 
+/// What came of it.
+#[derive(Debug)]
+pub enum Worked {
+    /// What a place in a queue gets.
+    Pieces(Result<Vec<Piece>, record::Error>),
+    /// What several get.
+    Dealt {
+        /// So many.
+        places: usize,
+        /// It.
+        dealt: Result<Dealt, record::Error>,
+    },
+}
+
 impl Work {
     /// Does it.
-    pub fn perform(&self) -> Result<Vec<Piece>, record::Error> {
+    pub fn perform(&self) -> Worked {
         match self {
-            Work::Rewrite { batch, magic: Magic::V2, settings } => record::rewrite(batch, settings),
-            Work::Rewrite { batch, settings, .. } => record::convert(batch, settings),
+            Work::Deal { batch, magic, settings } => {
+                let (places, dealt) = (settings.shares.len(), record::deal(batch, *magic, settings));
+                Worked::Dealt { places, dealt }
+            }
+            Work::Rewrite { batch, magic: Magic::V2, settings } => {
+                Worked::Pieces(record::rewrite(batch, settings))
+            }
+            Work::Rewrite { batch, settings, .. } => Worked::Pieces(record::convert(batch, settings)),
             Work::Merge { batches, decompressed_bytes_max } => {
-                let merged = record::merge_compressed(batches, *decompressed_bytes_max)?;
-                let record_count = merged.record_count;
-                Ok(vec![Piece::Batch(Rewritten {
-                    batch: merged.batch,
-                    record_count,
-                    first_upstream_offset: 0,
-                    last_upstream_offset: i64::from(record_count) - 1,
-                    segments: vec![Segment { upstream_offset: 0, record_count }],
-                    max_timestamp: merged.max_timestamp,
-                })])
+                Worked::Pieces(merge(batches, *decompressed_bytes_max))
             }
         }
     }
+}
+
+fn merge(batches: &[Bytes], decompressed_bytes_max: usize) -> Result<Vec<Piece>, record::Error> {
+    let merged = record::merge_compressed(batches, decompressed_bytes_max)?;
+    let record_count = merged.record_count;
+    Ok(vec![Piece::Batch(Rewritten {
+        batch: merged.batch,
+        record_count,
+        first_upstream_offset: 0,
+        last_upstream_offset: i64::from(record_count) - 1,
+        segments: vec![Segment { upstream_offset: 0, record_count }],
+        max_timestamp: merged.max_timestamp,
+    })])
 }
 
 /// A source partition that a flow takes on.

@@ -1,20 +1,25 @@
 //! Records of a source partition that are dealt out by key over the partitions of their target.
 //!
 //! ```text
-//!   source partition ──fetch──► parent ──each batch to each──► child: records for target partition 0 ──► its queue
-//!                                                         └──► child: records for target partition 1 ──► its queue
+//!   source partition ──fetch──► parent ──each batch, opened once──► child: records for target partition 0 ──► its queue
+//!                                                              └──► child: records for target partition 1 ──► its queue
 //! ```
-//! A child is a source partition of its own but for the fetch: it has a window, and every batch is rewritten to what its target
-//! partition gets, so that queues, requests and failures know nothing of all this. The parent fetches for its children while
+//! A child is a source partition of its own but for the fetch: it has a window, and a place in its target's queue for what it
+//! gets of each batch, so that requests and failures know nothing of all this; [`super::gather`] makes larger batches of it
+//! there. The parent fetches for its children while
 //! each of them can take something, and its position is that of the child which is behind. A child that drops what it was
 //! given takes the parent back; the others then pass over what they have. So records of one key stay in order, and none is
 //! sent twice.
 
+use std::time::Duration;
+
 use super::super::status::RewriteReason;
 use super::super::window::Window;
-use super::{Engine, NewPartition, SourceState};
+use super::{
+    Command, Engine, Item, NewPartition, RewriteJob, Share, SourceState, Work, Working, WorkingKind,
+};
 use crate::client::{FetchedBatch, PartitionKey, TargetKey};
-use crate::record::KeyFilter;
+use crate::record::{self, DealSettings, Dealt, KeyPartitioner};
 
 /// What a source partition is to others.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +28,9 @@ pub(super) enum Family {
     #[default]
     Alone,
     /// It fetches for these.
-    Parent(Vec<PartitionKey>),
-    /// It takes these records of what its parent fetches.
-    Child { parent: PartitionKey, filter: KeyFilter },
+    Parent { children: Vec<PartitionKey>, partitioner: KeyPartitioner },
+    /// It takes the records for its target partition of what its parent fetches.
+    Child { parent: PartitionKey },
 }
 
 impl Engine {
@@ -34,17 +39,16 @@ impl Engine {
         let partitions = partitions.max(1);
         let first = self.target_at(new, 0);
         let parent = self.push_source(new, first);
-        let keyless = new.partition.rem_euclid(partitions);
+        let partitioner = KeyPartitioner { partitions, keyless: new.partition.rem_euclid(partitions) };
         let mut children = Vec::new();
         for partition in 0..partitions {
             let target = self.target_at(new, partition);
             let child = self.push_source(new, target);
             self.targets[target.0 as usize].sources.push(child);
-            let filter = KeyFilter { partitions, partition, keyless };
-            self.sources[child.0 as usize].family = Family::Child { parent, filter };
+            self.sources[child.0 as usize].family = Family::Child { parent };
             children.push(child);
         }
-        self.sources[parent.0 as usize].family = Family::Parent(children);
+        self.sources[parent.0 as usize].family = Family::Parent { children, partitioner };
         parent
     }
 
@@ -62,21 +66,14 @@ impl Engine {
 
     pub(super) fn children(&self, key: PartitionKey) -> &[PartitionKey] {
         match self.sources.get(key.0 as usize).map(|source| &source.family) {
-            Some(Family::Parent(children)) => children,
+            Some(Family::Parent { children, .. }) => children,
             _ => &[],
         }
     }
 
     pub(super) fn parent(&self, key: PartitionKey) -> Option<PartitionKey> {
         match self.sources.get(key.0 as usize).map(|source| &source.family) {
-            Some(&Family::Child { parent, .. }) => Some(parent),
-            _ => None,
-        }
-    }
-
-    pub(super) fn filter_of(&self, key: PartitionKey) -> Option<KeyFilter> {
-        match self.sources.get(key.0 as usize).map(|source| &source.family) {
-            Some(&Family::Child { filter, .. }) => Some(filter),
+            Some(&Family::Child { parent }) => Some(parent),
             _ => None,
         }
     }
@@ -96,16 +93,66 @@ impl Engine {
         !full.is_empty() || !self.family_takes(key)
     }
 
-    /// Gives a batch to the children, each of which takes what it does not have yet.
-    pub(super) fn deal(&mut self, key: PartitionKey, next_offset: i64, batch: &FetchedBatch) {
-        for child in self.children(key).to_vec() {
-            let source = &self.sources[child.0 as usize];
-            if source.window.next_offset() < next_offset {
-                let target = source.target;
-                self.rewrite(child, target, next_offset, RewriteReason::Partitioned, batch.clone());
-            }
+    /// Gives a batch to the children, each of which takes what it does not have yet. It is opened once for them all.
+    pub(super) fn deal(&mut self, key: PartitionKey, next_offset: i64, batch: FetchedBatch) {
+        let Family::Parent { children, partitioner } = &self.sources[key.0 as usize].family else { return };
+        let (children, partitioner) = (children.clone(), *partitioner);
+        let wants = |child: &PartitionKey| self.sources[child.0 as usize].window.next_offset() < next_offset;
+        let children: Vec<PartitionKey> = children.into_iter().filter(wants).collect();
+        let bytes = (batch.bytes.len() / children.len().max(1)).max(1);
+        let (id, mut shares) = (self.next_job, Vec::with_capacity(children.len()));
+        for child in children {
+            let target = self.sources[child.0 as usize].target;
+            self.charge(child, bytes);
+            let source = &mut self.sources[child.0 as usize];
+            let start_offset = source.window.next_offset();
+            let (entry, generation) = (source.window.push(next_offset, bytes), source.window_generation);
+            let job = self.number_job(target);
+            let kind = WorkingKind::Share { entry };
+            self.enqueue(target, Item::Working(Working { job, source: child, generation, bytes, kind }));
+            let target = &self.targets[target.0 as usize];
+            let batch_bytes_max = target.limits.max_message_bytes;
+            shares.push(record::Share { partition: target.partition, start_offset, batch_bytes_max });
         }
         self.sources[key.0 as usize].window.skip(next_offset);
+        if shares.is_empty() {
+            return;
+        }
+        self.sources[key.0 as usize].counters.batches_rewritten[RewriteReason::Partitioned as usize] += 1;
+        let settings = DealSettings {
+            partitioner,
+            shares,
+            target_codec: self.settings.compression,
+            decompressed_bytes_max: self.settings.decompressed_bytes_max,
+        };
+        let work = Work::Deal { batch: batch.bytes, magic: batch.magic, settings };
+        self.commands.push(Command::Rewrite(RewriteJob { id, work }));
+    }
+
+    /// What a batch became takes the places that were kept for it.
+    pub(super) fn place_dealt(&mut self, job: u64, dealt: Dealt, now: Duration) {
+        for (job, pieces) in (job..).zip(dealt.shares) {
+            let Some((target, place, working)) = self.take_working(job) else { continue };
+            let (source, codec, jobs_before) = (working.source, dealt.codec, self.next_job);
+            let as_item = |cargo| Item::Dealt(Share { cargo, codec, since: now, jobs_before });
+            self.place_pieces(target, place, working, pieces, as_item);
+            self.gather_full(target, source);
+            self.schedule(target);
+        }
+    }
+
+    /// A batch cannot be opened: one of those that wait for it stops, and so all of them do.
+    pub(super) fn refuse_dealt(&mut self, job: u64, places: usize, error: &record::Error) {
+        let mut is_said = false;
+        for job in (job..).take(places) {
+            let Some((target, place, working)) = self.take_working(job) else { continue };
+            let key = working.source;
+            self.drop_working(target, place, working);
+            if !std::mem::replace(&mut is_said, true) {
+                self.stop_unreadable(key, error);
+            }
+            self.schedule(target);
+        }
     }
 
     /// Nothing of these offsets goes to the target.

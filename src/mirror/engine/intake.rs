@@ -6,7 +6,10 @@ use super::super::cargo::{Cargo, Covers, Origin, Part};
 use super::super::plan::{AbortedFilter, Plan, SkipReason, plan};
 use super::super::status::{EventKind, RewriteReason};
 use super::super::window::EntryId;
-use super::{Command, Engine, Item, Notice, RewriteJob, SourceState, Watermarks, Work, Working, WorkingKind};
+use super::{
+    Command, Engine, Item, Notice, RewriteJob, Share, SourceState, Watermarks, Work, Worked, Working,
+    WorkingKind,
+};
 use crate::client::{FetchEvent, Fetched, FetchedBatch, IsolationLevel, PartitionKey, TargetKey};
 use crate::mirror::OnOversize;
 use crate::record::{self, BatchHeader, Codec, Magic, Piece, RewriteSettings};
@@ -133,7 +136,7 @@ impl Engine {
             source.traffic().read(now_ms, header.max_timestamp, records);
         }
         match plan {
-            Plan::Forward | Plan::Rewrite(_) if is_dealt => self.deal(key, header.next_offset(), &batch),
+            Plan::Forward | Plan::Rewrite(_) if is_dealt => self.deal(key, header.next_offset(), batch),
             Plan::Skip(SkipReason::BelowPosition) => {}
             Plan::Skip(_) => {
                 source.window.skip(header.next_offset());
@@ -181,7 +184,7 @@ impl Engine {
         let next_offset = offset.saturating_add(1);
         let is_news = next_offset > self.sources[key.0 as usize].window.next_offset();
         if is_news && !self.children(key).is_empty() {
-            self.deal(key, next_offset, &batch);
+            self.deal(key, next_offset, batch);
         } else if is_news {
             self.rewrite(key, target, next_offset, RewriteReason::OldFormat, batch);
         }
@@ -226,7 +229,6 @@ impl Engine {
         self.charge(key, bytes);
         let batch_bytes_max = self.targets[target.0 as usize].limits.max_message_bytes;
         let target_codec = self.instead_of_its_codec(target, &batch);
-        let keys = self.filter_of(key);
         let source = &mut self.sources[key.0 as usize];
         let start_offset = source.window.next_offset();
         let entry = source.window.push(next_offset, bytes);
@@ -237,7 +239,6 @@ impl Engine {
             target_codec,
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
-            keys,
         };
         let job = self.start_job(target, Work::Rewrite { batch: batch.bytes, magic: batch.magic, settings });
         let kind = WorkingKind::Batch { entry, reason };
@@ -254,67 +255,102 @@ impl Engine {
     }
 
     pub(super) fn start_job(&mut self, target: TargetKey, work: Work) -> u64 {
-        let id = self.next_job;
-        self.next_job += 1;
-        self.jobs.insert(id, target);
+        let id = self.number_job(target);
         self.commands.push(Command::Rewrite(RewriteJob { id, work }));
         id
     }
 
-    fn enqueue(&mut self, target: TargetKey, item: Item) {
+    pub(super) fn number_job(&mut self, target: TargetKey) -> u64 {
+        let id = self.next_job;
+        self.next_job += 1;
+        self.jobs.insert(id, target);
+        id
+    }
+
+    pub(super) fn enqueue(&mut self, target: TargetKey, item: Item) {
+        self.hold_unpacked(item.unpacked_bytes());
         let target = &mut self.targets[target.0 as usize];
         target.queue_bytes += item.bytes();
         target.queue.push_back(item);
     }
 
-    /// A rewrite is done: its batches take the place that was kept for them.
-    pub fn on_rewritten(&mut self, job: u64, result: Result<Vec<Piece>, record::Error>, now: Duration) {
-        let Some(target) = self.jobs.remove(&job) else { return };
-        let queue = &mut self.targets[target.0 as usize].queue;
-        let place =
-            queue.iter().position(|item| matches!(item, Item::Working(working) if working.job == job));
-        if let Some(place) = place
-            && let Some(Item::Working(working)) = queue.remove(place)
-        {
-            self.targets[target.0 as usize].queue_bytes -= working.bytes;
-            match result {
-                Ok(pieces) => match working.kind {
-                    WorkingKind::Merge(_) => self.place_merged(target, place, working, pieces),
-                    _ => self.place_pieces(target, place, working, pieces),
-                },
-                Err(_) if matches!(working.kind, WorkingKind::Merge(_)) => {
-                    self.unmerge(target, place, working)
-                }
-                Err(error) => {
-                    let key = working.source;
-                    self.put_back(target, place, Item::Working(working));
-                    self.drop_queued_from(key, target, place);
-                    let offset = self.sources[key.0 as usize].window.next_offset();
-                    self.stop_source(
-                        key,
-                        "damaged",
-                        format!("the batch at offset {offset} cannot be read: {error}"),
-                        None,
-                    );
-                }
-            }
+    /// A job is done: its batches take the places that were kept for them.
+    pub fn on_rewritten(&mut self, job: u64, worked: Worked, now: Duration) {
+        match worked {
+            Worked::Pieces(result) => self.place_outcome(job, result),
+            Worked::Dealt { dealt: Ok(dealt), .. } => self.place_dealt(job, dealt, now),
+            Worked::Dealt { places, dealt: Err(error) } => self.refuse_dealt(job, places, &error),
         }
-        self.schedule(target);
         self.pump(now);
         self.regulate(now);
     }
 
+    /// The place in a queue that waits for a job, unless it was dropped meanwhile.
+    pub(super) fn take_working(&mut self, job: u64) -> Option<(TargetKey, usize, Working)> {
+        let key = self.jobs.remove(&job)?;
+        let target = &mut self.targets[key.0 as usize];
+        let is_it = |item: &Item| matches!(item, Item::Working(working) if working.job == job);
+        let place = target.queue.iter().position(is_it)?;
+        let item = target.queue.remove(place)?;
+        target.queue_bytes -= item.bytes();
+        self.free_unpacked(item.unpacked_bytes());
+        let Item::Working(working) = item else { return None };
+        Some((key, place, working))
+    }
+
+    fn place_outcome(&mut self, job: u64, result: Result<Vec<Piece>, record::Error>) {
+        let Some((target, place, working)) = self.take_working(job) else { return };
+        match result {
+            Ok(pieces) => match working.kind {
+                WorkingKind::Merge(_) => self.place_merged(target, place, working, pieces),
+                _ => self.place_pieces(target, place, working, pieces, Item::Ready),
+            },
+            Err(_) if matches!(working.kind, WorkingKind::Merge(_)) => self.unmerge(target, place, working),
+            Err(error) => {
+                let key = working.source;
+                self.drop_working(target, place, working);
+                self.stop_unreadable(key, &error);
+            }
+        }
+        self.schedule(target);
+    }
+
+    /// What waits for a job that failed is dropped with all that is behind it.
+    pub(super) fn drop_working(&mut self, target: TargetKey, place: usize, working: Working) {
+        let key = working.source;
+        self.put_back(target, place, Item::Working(working));
+        self.drop_queued_from(key, target, place);
+    }
+
+    pub(super) fn stop_unreadable(&mut self, key: PartitionKey, error: &record::Error) {
+        let offset = self.sources[key.0 as usize].window.next_offset();
+        let message = format!("the batch at offset {offset} cannot be read: {error}");
+        self.stop_source(key, "damaged", message, None);
+    }
+
     pub(super) fn put_back(&mut self, target: TargetKey, place: usize, item: Item) {
+        self.hold_unpacked(item.unpacked_bytes());
         let target = &mut self.targets[target.0 as usize];
         target.queue_bytes += item.bytes();
         target.queue.insert(place, item);
     }
 
-    fn place_pieces(&mut self, target: TargetKey, place: usize, working: Working, pieces: Vec<Piece>) {
+    /// Puts what came of a place there, as the items that `as_item` makes.
+    pub(super) fn place_pieces(
+        &mut self,
+        target: TargetKey,
+        place: usize,
+        working: Working,
+        pieces: Vec<Piece>,
+        as_item: impl Fn(Cargo) -> Item,
+    ) {
         let key = working.source;
         let (origin, completes) = match working.kind {
             WorkingKind::Batch { entry, reason } => {
                 self.sources[key.0 as usize].counters.batches_rewritten[reason as usize] += 1;
+                (PartsOrigin::Batch { source: key, generation: working.generation, entry }, Some(entry))
+            }
+            WorkingKind::Share { entry } => {
                 (PartsOrigin::Batch { source: key, generation: working.generation, entry }, Some(entry))
             }
             WorkingKind::Cargo(cargo) => {
@@ -341,7 +377,7 @@ impl Engine {
                     let Some(part) = origin.parts(upstream_offset, 1).pop() else { continue };
                     let message = self.oversize_message(target, part.upstream, size_bytes);
                     if self.settings.on_oversize == OnOversize::Stop {
-                        self.stop_at(target, place, cargos, part, message);
+                        self.stop_at(target, place, cargos, part, message, as_item);
                         return;
                     }
                     self.sources[key.0 as usize].counters.records_skipped += 1;
@@ -359,7 +395,7 @@ impl Engine {
                 }
             }
         }
-        self.place_cargos(target, place, cargos);
+        self.place_items(target, place, cargos.into_iter().map(as_item));
     }
 
     pub(super) fn oversize_message(&self, target: TargetKey, offset: i64, size_bytes: usize) -> String {
@@ -371,9 +407,9 @@ impl Engine {
         )
     }
 
-    fn place_cargos(&mut self, target: TargetKey, place: usize, cargos: Vec<Cargo>) {
-        for (index, cargo) in cargos.into_iter().enumerate() {
-            self.put_back(target, place + index, Item::Ready(cargo));
+    fn place_items(&mut self, target: TargetKey, place: usize, items: impl Iterator<Item = Item>) {
+        for (index, item) in items.enumerate() {
+            self.put_back(target, place + index, item);
         }
     }
 
@@ -385,6 +421,7 @@ impl Engine {
         mut cargos: Vec<Cargo>,
         part: Part,
         message: String,
+        as_item: impl Fn(Cargo) -> Item,
     ) {
         let key = part.source;
         self.drop_queued_from(key, target, place);
@@ -397,7 +434,7 @@ impl Engine {
             None => window.rewind_to(part.entry),
         };
         self.release(key, freed);
-        self.place_cargos(target, place, cargos);
+        self.place_items(target, place, cargos.into_iter().map(as_item));
         self.stop_source(key, "oversize", message, Some(self.settings.stopped_backoff.max));
     }
 }
@@ -459,15 +496,24 @@ fn parts_within(old: &[Part], first: i64, record_count: i32) -> Vec<Part> {
 impl Item {
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Item::Ready(cargo) => cargo.batch.len(),
+            Item::Ready(cargo) | Item::Dealt(Share { cargo, .. }) => cargo.batch.len(),
             Item::Open(open) => open.bytes,
             Item::Working(working) => working.bytes,
         }
     }
 
+    /// Bytes that it has beyond those of the source's batches.
+    pub(super) fn unpacked_bytes(&self) -> usize {
+        match self {
+            Item::Dealt(share) => share.cargo.batch.len(),
+            Item::Working(Working { kind: WorkingKind::Cargo(cargo), .. }) => cargo.batch.len(),
+            _ => 0,
+        }
+    }
+
     pub(super) fn source(&self) -> Option<PartitionKey> {
         match self {
-            Item::Ready(cargo) => cargo.source(),
+            Item::Ready(cargo) | Item::Dealt(Share { cargo, .. }) => cargo.source(),
             Item::Open(open) => open.source(),
             Item::Working(working) => Some(working.source),
         }
@@ -475,9 +521,14 @@ impl Item {
 
     pub(super) fn first_entry(&self) -> Option<EntryId> {
         match self {
-            Item::Ready(cargo) => cargo.parts.first().map(|part| part.entry),
+            Item::Ready(cargo) | Item::Dealt(Share { cargo, .. }) => {
+                cargo.parts.first().map(|part| part.entry)
+            }
             Item::Open(open) => open.parts.first().map(|part| part.entry),
-            Item::Working(Working { kind: WorkingKind::Batch { entry, .. }, .. }) => Some(*entry),
+            Item::Working(Working {
+                kind: WorkingKind::Batch { entry, .. } | WorkingKind::Share { entry },
+                ..
+            }) => Some(*entry),
             Item::Working(Working { kind: WorkingKind::Merge(cargos), .. }) => {
                 cargos.first().and_then(|cargo| cargo.parts.first()).map(|part| part.entry)
             }

@@ -11,7 +11,7 @@
 //! - `regulate`: back-pressure;
 //! - `delivery`: which partitions keep records waiting for long;
 //! - `starts`: where partitions start, and topics that are created anew;
-//! - `deal`: records that are dealt out by key;
+//! - `deal`: records that are dealt out by key, `gather`: what of them becomes one batch;
 //! - `release`: partitions that somebody else is to copy;
 //! - `table`: the rows that all of these work on, `command`: the words between the engine and its owner.
 
@@ -20,6 +20,7 @@ mod buffers;
 mod command;
 mod deal;
 mod delivery;
+mod gather;
 mod inquiry;
 mod intake;
 mod join;
@@ -47,11 +48,11 @@ use super::status::{Counters, Event, EventKind};
 use super::window::Window;
 use crate::client::{FetchCommand, FetchPartition, PartitionKey, ProduceEvent, TargetKey, TargetTopic};
 use table::{
-    FetchLaneState, Item, Open, ProduceLaneState, Request, Source, SourceState, Target, Timer, Working,
-    WorkingKind,
+    FetchLaneState, Item, Open, ProduceLaneState, Request, Share, Source, SourceState, Target, Timer,
+    Working, WorkingKind,
 };
 
-pub use command::{Command, EngineSettings, NewPartition, Notice, RewriteJob, Work};
+pub use command::{Command, EngineSettings, NewPartition, Notice, RewriteJob, Work, Worked};
 pub use delivery::Undelivered;
 pub use report::{Newest, Position};
 pub use table::Watermarks;
@@ -77,6 +78,8 @@ pub struct Engine {
     timers: BTreeSet<(Duration, Timer)>,
     commands: Vec<Command>,
     alive_bytes: usize,
+    /// Of what waits without its compression, beyond the bytes that came.
+    unpacked_bytes: usize,
     stuck: BTreeSet<TargetKey>,
     stuck_bytes: usize,
     renewing: BTreeSet<TargetKey>,
@@ -111,6 +114,7 @@ impl Engine {
             timers: BTreeSet::new(),
             commands: Vec::new(),
             alive_bytes: 0,
+            unpacked_bytes: 0,
             stuck: BTreeSet::new(),
             stuck_bytes: 0,
             renewing: BTreeSet::new(),
@@ -314,6 +318,7 @@ impl Engine {
                 Timer::RetryTarget(key) => self.retry_target(key, now),
                 Timer::RetrySource(key) => self.retry_source(key),
                 Timer::Throttled(_) => {}
+                Timer::Linger(key) => self.schedule(key),
                 Timer::Shed => self.shed(now),
             }
         }
@@ -437,6 +442,16 @@ impl Engine {
         self.budget.charge(bytes);
     }
 
+    fn hold_unpacked(&mut self, bytes: usize) {
+        self.unpacked_bytes += bytes;
+        self.budget.charge(bytes);
+    }
+
+    fn free_unpacked(&mut self, bytes: usize) {
+        self.unpacked_bytes -= bytes;
+        self.budget.release(bytes);
+    }
+
     fn release(&mut self, key: PartitionKey, bytes: usize) {
         if self.stuck.contains(&self.sources[key.0 as usize].target) {
             self.stuck_bytes -= bytes;
@@ -448,6 +463,6 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.budget.release(self.alive_bytes);
+        self.budget.release(self.alive_bytes + self.unpacked_bytes);
     }
 }

@@ -154,7 +154,7 @@ impl Engine {
         target.append.as_ref().is_some_and(|append| {
             append.takes_resend()
                 || append.takes_new(now)
-                    && matches!(target.queue.front(), Some(Item::Ready(_) | Item::Open(_)))
+                    && matches!(target.queue.front(), Some(Item::Ready(_) | Item::Dealt(_) | Item::Open(_)))
         })
     }
 
@@ -180,7 +180,7 @@ impl Engine {
         if !append.takes_new(now) || target.stopped.is_some() {
             return None;
         }
-        let cargo = self.cut(key)?;
+        let cargo = self.cut(key, now)?;
         let source = cargo.source();
         let append = self.targets[key.0 as usize].append.as_mut()?;
         match append.send(cargo, request, now) {
@@ -201,9 +201,11 @@ impl Engine {
     }
 
     /// Takes the next cargo from the queue.
-    fn cut(&mut self, key: TargetKey) -> Option<Cargo> {
+    fn cut(&mut self, key: TargetKey, now: Duration) -> Option<Cargo> {
+        self.gather_first(key, now);
         let target = &mut self.targets[key.0 as usize];
-        let item = target.queue.pop_front_if(|item| !matches!(item, Item::Working(_)))?;
+        let is_whole = |item: &mut Item| matches!(item, Item::Ready(_) | Item::Open(_));
+        let item = target.queue.pop_front_if(is_whole)?;
         target.queue_bytes -= item.bytes();
         match item {
             Item::Ready(cargo) => Some(cargo),
@@ -212,7 +214,7 @@ impl Engine {
                 self.buffers.watch(&cargo.batch);
                 Some(cargo)
             }
-            Item::Working(_) => None,
+            Item::Dealt(_) | Item::Working(_) => None,
         }
     }
 
@@ -288,7 +290,8 @@ impl Engine {
                     }
                 };
                 source.counters.bytes += freed as u64;
-                source.traffic().moved(now_ms, freed as u64);
+                let fetched_by = self.parent(part.source).unwrap_or(part.source);
+                self.sources[fetched_by.0 as usize].traffic().moved(now_ms, freed as u64);
                 self.release(part.source, freed);
                 if let Some(downstream) = downstream {
                     self.map(part.source, part.upstream, downstream, part.record_count);
@@ -297,7 +300,8 @@ impl Engine {
             downstream = next;
         }
         if let Some(source) = cargo.source() {
-            let source = &mut self.sources[source.0 as usize];
+            let fetched_by = self.parent(source).unwrap_or(source);
+            let source = &mut self.sources[fetched_by.0 as usize];
             source.replicated_timestamp_ms = source.replicated_timestamp_ms.max(Some(cargo.max_timestamp));
             let records = u64::from(cargo.record_count.unsigned_abs());
             source.traffic().acknowledged(now_ms, cargo.max_timestamp, records);

@@ -95,7 +95,7 @@ impl Engine {
     pub(super) fn drop_queued_from(&mut self, key: PartitionKey, target: TargetKey, place: usize) {
         let queue = &mut self.targets[target.0 as usize].queue;
         let mut earliest: Option<EntryId> = None;
-        let mut dropped_bytes = 0;
+        let (mut dropped_bytes, mut unpacked_bytes) = (0, 0);
         let mut dropped_jobs = Vec::new();
         let mut index = 0;
         queue.retain(|item| {
@@ -103,6 +103,7 @@ impl Engine {
             index += 1;
             if drop {
                 dropped_bytes += item.bytes();
+                unpacked_bytes += item.unpacked_bytes();
                 earliest = [earliest, item.first_entry()].into_iter().flatten().min();
                 if let Item::Working(Working { job, .. }) = item {
                     dropped_jobs.push(*job);
@@ -111,6 +112,7 @@ impl Engine {
             !drop
         });
         self.targets[target.0 as usize].queue_bytes -= dropped_bytes;
+        self.free_unpacked(unpacked_bytes);
         for job in dropped_jobs {
             self.jobs.remove(&job);
         }

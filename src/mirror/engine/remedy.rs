@@ -135,7 +135,7 @@ impl Engine {
         let first = std::mem::replace(&mut target.codecs, TakenCodecs::AllButZstd) == TakenCodecs::All;
         let recoded = |item: &Item| match item {
             Item::Ready(cargo) => TakenCodecs::AllButZstd.instead_of(None, &cargo.batch).is_some(),
-            Item::Open(_) | Item::Working(_) => false,
+            Item::Dealt(_) | Item::Open(_) | Item::Working(_) => false,
         };
         if !target.queue.front().is_some_and(recoded) {
             self.stop_by_code(key, ResponseError::UnsupportedCompressionType.code(), now);
@@ -244,7 +244,6 @@ impl Engine {
             target_codec: codecs.instead_of(None, &cargo.batch),
             batch_bytes_max,
             decompressed_bytes_max: self.settings.decompressed_bytes_max,
-            keys: None,
         };
         let batch = cargo.batch.clone();
         let bytes = batch.len();

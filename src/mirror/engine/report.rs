@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::status::{BrokerStatus, Counters, Event, PartitionStatus, TOPIC_GONE};
+use super::super::status::{BrokerStatus, Counters, Event, PartitionStatus, Stopped, TOPIC_GONE};
 use super::deal::Family;
 use super::{Engine, Source, SourceState, Watermarks};
 use crate::client::{IsolationLevel, PartitionKey};
@@ -129,7 +129,7 @@ impl Engine {
 
     /// The position of the child that is behind, where there are any.
     fn position_in(&self, source: &Source) -> i64 {
-        let Family::Parent(children) = &source.family else { return source.window.position() };
+        let Family::Parent { children, .. } = &source.family else { return source.window.position() };
         let positions = children.iter().map(|child| self.sources[child.0 as usize].window.position());
         positions.min().unwrap_or(source.window.position())
     }
@@ -156,10 +156,7 @@ impl Engine {
         here.map(|source| {
             let target = &self.targets[source.target.0 as usize];
             let started = source.has_position();
-            let stopped = match &source.state {
-                SourceState::Stopped(stopped) => Some(stopped.clone()),
-                _ => target.stopped.clone(),
-            };
+            let [queued, unacked, backlog_bytes] = self.waiting_of(source);
             let committed = self.settings.isolation_level == IsolationLevel::ReadCommitted;
             let status = PartitionStatus {
                 remote_topic: self.topics[target.topic].name.clone(),
@@ -171,9 +168,9 @@ impl Engine {
                     SourceState::Stopped(_) => "stopped",
                     SourceState::Released => "released",
                 },
-                queued_batches: target.queue.len() as u64,
-                unacknowledged_batches: target.append.as_ref().map_or(0, |append| append.unacked() as u64),
-                stopped,
+                queued_batches: queued,
+                unacknowledged_batches: unacked,
+                stopped: self.stopped_of(source),
                 position: started.then(|| self.position_in(source)),
                 downstream: source.window.downstream(),
                 end_at_start: source.end_at_start,
@@ -185,9 +182,13 @@ impl Engine {
                 log_start_offset: source.watermarks.map(|watermarks| watermarks.log_start),
                 blocked_by_transaction_since_ms: source.blocked_since_ms,
                 replicated_timestamp_ms: source.replicated_timestamp_ms,
-                lag_ms: started.then(|| source.lag_ms(self.settings.isolation_level, self.now_ms)).flatten(),
-                backlog_offsets: (source.window.next_offset() - source.window.position()).unsigned_abs(),
-                backlog_bytes: source.window.bytes() as u64,
+                lag_ms: started
+                    .then(|| {
+                        source.lag_ms(self.position_in(source), self.settings.isolation_level, self.now_ms)
+                    })
+                    .flatten(),
+                backlog_offsets: (source.window.next_offset() - self.position_in(source)).unsigned_abs(),
+                backlog_bytes,
                 traffic: source
                     .traffic
                     .as_ref()
@@ -199,9 +200,43 @@ impl Engine {
         .collect()
     }
 
+    /// It, or its children, which do the work.
+    fn workers_of<'a>(&'a self, source: &'a Source) -> Vec<&'a Source> {
+        match &source.family {
+            Family::Parent { children, .. } => {
+                children.iter().map(|child| &self.sources[child.0 as usize]).collect()
+            }
+            _ => vec![source],
+        }
+    }
+
+    /// Why it does not go on: its own reason, or that of any partition that its records go to.
+    fn stopped_of(&self, source: &Source) -> Option<Stopped> {
+        let own = |source: &Source| match &source.state {
+            SourceState::Stopped(stopped) => Some(stopped.clone()),
+            _ => None,
+        };
+        let of =
+            |worker: &&Source| own(worker).or_else(|| self.targets[worker.target.0 as usize].stopped.clone());
+        own(source).or_else(|| self.workers_of(source).iter().find_map(of))
+    }
+
+    /// Batches that wait for its targets, those that are not acknowledged there, and the bytes of its own on their way.
+    fn waiting_of(&self, source: &Source) -> [u64; 3] {
+        self.workers_of(source).iter().fold([0; 3], |[queued, unacked, bytes], worker| {
+            let target = &self.targets[worker.target.0 as usize];
+            let of_target = target.append.as_ref().map_or(0, |append| append.unacked());
+            [
+                queued + target.queue.len() as u64,
+                unacked + of_target as u64,
+                bytes + worker.window.bytes() as u64,
+            ]
+        })
+    }
+
     /// With those of its children, which do the work.
     fn counters_of(&self, source: &Source) -> Counters {
-        let Family::Parent(children) = &source.family else { return source.counters };
+        let Family::Parent { children, .. } = &source.family else { return source.counters };
         let children = children.iter().map(|child| self.sources[child.0 as usize].counters);
         children.fold(source.counters, Counters::plus)
     }

@@ -49,11 +49,16 @@ impl Engine {
         downstream: Option<i64>,
         now: Duration,
     ) {
-        if let Some(target) = self.target_of(key)
-            && let Some(append) = self.targets[target.0 as usize].append.as_mut()
-        {
-            append.requeue(Numbering::NextEpoch);
-            self.update_stuck(target);
+        for (target, _) in self.targets_of(key) {
+            if let Some(append) = self.targets[target.0 as usize].append.as_mut() {
+                let kept = append.requeue(Numbering::NextEpoch).into_iter().filter(|cargo| {
+                    cargo.source().is_some_and(|source| source != key && self.parent(source) != Some(key))
+                });
+                for cargo in kept.collect::<Vec<_>>().into_iter().rev() {
+                    self.put_back(target, 0, Item::Ready(cargo));
+                }
+                self.update_stuck(target);
+            }
         }
         self.start(key, offset, downstream, now);
     }

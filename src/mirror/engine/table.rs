@@ -17,7 +17,7 @@ use crate::mirror::measure::Traffic;
 use crate::mirror::plan::{AbortedFilter, TakenCodecs, TargetLimits};
 use crate::mirror::status::{Counters, RewriteReason, Stopped};
 use crate::mirror::window::{EntryId, Window};
-use crate::record::MergeBuilder;
+use crate::record::{Codec, MergeBuilder};
 
 /// A source partition.
 pub(super) struct Source {
@@ -80,8 +80,8 @@ impl Source {
 
     /// For how long the oldest record has waited that is not on the target. Records beyond the position are no older than
     /// the last one copied, and have come since nothing was left, whichever is later.
-    pub(super) fn lag_ms(&self, isolation: IsolationLevel, now_ms: i64) -> Option<i64> {
-        if self.watermarks?.end(isolation) <= self.window.position() {
+    pub(super) fn lag_ms(&self, position: i64, isolation: IsolationLevel, now_ms: i64) -> Option<i64> {
+        if self.watermarks?.end(isolation) <= position {
             return Some(0);
         }
         let copied_ms = self.traffic.as_ref().and_then(|traffic| traffic.last_timestamp_ms());
@@ -141,6 +141,8 @@ pub(super) struct Target {
 /// Something that waits to be appended.
 pub(super) enum Item {
     Ready(Cargo),
+    /// What was dealt out by key, on its way into a larger batch.
+    Dealt(Share),
     /// Small batches that become one while they wait.
     Open(Open),
     /// A batch that another thread rewrites; its place is kept.
@@ -155,6 +157,16 @@ pub(super) struct Open {
     pub(super) bytes: usize,
 }
 
+pub(super) struct Share {
+    /// Not compressed.
+    pub(super) cargo: Cargo,
+    /// The codec that its records are to have.
+    pub(super) codec: Codec,
+    pub(super) since: Duration,
+    /// Jobs below this number had begun before it was here: what comes of them may join it.
+    pub(super) jobs_before: u64,
+}
+
 pub(super) struct Working {
     pub(super) job: u64,
     pub(super) source: PartitionKey,
@@ -166,7 +178,9 @@ pub(super) struct Working {
 pub(super) enum WorkingKind {
     /// A source batch.
     Batch { entry: EntryId, reason: RewriteReason },
-    /// A cargo that the target refused as a whole.
+    /// What a target partition gets of a source batch that is dealt out by key.
+    Share { entry: EntryId },
+    /// A cargo that is not sent as it is: the target refused it as a whole, or it is to be compressed.
     Cargo(Cargo),
     /// Small compressed cargos on their way into one.
     Merge(Vec<Cargo>),
@@ -210,5 +224,6 @@ pub(super) enum Timer {
     RetryTarget(TargetKey),
     RetrySource(PartitionKey),
     Throttled(i32),
+    Linger(TargetKey),
     Shed,
 }

@@ -1,6 +1,8 @@
 //! The engine against two logs of the embedded broker, under failures drawn by a seed: retriable errors, answers lost
 //! with and without effect, lost connections, moved leaders. Afterwards everything must be there once and in order.
 
+mod deal;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -16,7 +18,7 @@ use crate::client::{
 use crate::mirror::append::Inquiry;
 use crate::mirror::evidence::{self, Evidence};
 use crate::mirror::status::RewriteReason;
-use crate::mirror::{Batching, CompressedBatching, OnOversize, OnRefused};
+use crate::mirror::{Batching, CompressedBatching, Gathering, OnOversize, OnRefused};
 use crate::net::Backoff;
 use crate::record::{self, BatchBuilder, BatchHeader, BatchOptions, Codec, Magic, OpenBatch, RecordData};
 
@@ -63,6 +65,7 @@ fn settings(shape: Shape) -> EngineSettings {
         on_oversize: OnOversize::Stop,
         on_refused: OnRefused::Stop,
         compression: None,
+        gathering: Gathering { batch_bytes_max: 2_000, linger: Duration::ZERO },
         max_request_bytes: 4_000,
         max_in_flight_requests: 5,
         lane_window_bytes: 20_000,
@@ -83,6 +86,15 @@ fn batch(first: i64, count: i64, codec: Codec, value_bytes: usize) -> Bytes {
 
 impl World {
     fn new(shape: Shape, seed: u64) -> World {
+        World::with(shape, shape.partitions, Engine::add, seed)
+    }
+
+    fn with(
+        shape: Shape,
+        targets: usize,
+        add: impl Fn(&mut Engine, &NewPartition) -> PartitionKey,
+        seed: u64,
+    ) -> World {
         let mut engine = Engine::new(settings(shape), Arc::new(Budget::new(1 << 20)));
         let limits = TargetLimits { max_message_bytes: shape.limits.1 };
         let mut world_keys = Vec::new();
@@ -95,7 +107,7 @@ impl World {
                 remote_topic_id: Uuid::nil(),
                 limits,
             };
-            world_keys.push(engine.add(&new));
+            world_keys.push(add(&mut engine, &new));
         }
         let log = |cluster: &str, partition: usize, limit: usize| {
             let settings = LogSettings { message_bytes_max: limit, ..LogSettings::default() };
@@ -105,7 +117,7 @@ impl World {
             engine,
             keys: world_keys,
             sources: (0..shape.partitions).map(|partition| log("A", partition, 1 << 20)).collect(),
-            targets: (0..shape.partitions).map(|partition| log("B", partition, shape.limits.0)).collect(),
+            targets: (0..targets).map(|partition| log("B", partition, shape.limits.0)).collect(),
             fetching: BTreeMap::new(),
             wires: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -121,9 +133,10 @@ impl World {
         };
         world.engine.on_producer(TARGET_PRODUCER, 0, Duration::ZERO);
         for (index, key) in world.keys.clone().into_iter().enumerate() {
-            let target = world.engine.target_of(key).unwrap();
             world.engine.set_source_leader(key, Some((1, 0)), world.now);
-            world.engine.set_target_leader(target, Some(index as i32 % BROKERS), world.now);
+            for (place, (target, _)) in world.engine.targets_of(key).into_iter().enumerate() {
+                world.engine.set_target_leader(target, Some((index + place) as i32 % BROKERS), world.now);
+            }
             world.engine.start(key, 0, None, world.now);
         }
         world.carry_out();
@@ -309,7 +322,8 @@ impl World {
 
     fn move_leader(&mut self) {
         let index = self.pick(self.keys.len() as u64) as usize;
-        let target = self.engine.target_of(self.keys[index]).unwrap();
+        let targets = self.engine.targets_of(self.keys[index]);
+        let (target, _) = targets[self.pick(targets.len() as u64) as usize];
         let to = self.pick(BROKERS as u64) as i32;
         self.engine.set_target_leader(target, Some(to), self.now);
     }

@@ -1,14 +1,15 @@
 //! What a flow says of itself, and what it answers its groups' task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::control::TopicReady;
 use super::super::engine::{Engine, Newest};
 use super::super::groups::{Groups, TranslateRequest};
+use super::super::member::GroupProtocol;
 use super::super::policy::ReplicationPolicy;
 use super::super::state::TopicPartition;
-use super::super::status::{FlowStatus, LinkStatus, TranslationStatus};
+use super::super::status::{FlowStatus, LinkStatus, MembershipStatus, TranslationStatus};
 use super::super::syncs::spans_of;
 use super::super::topics::sync::Followed;
 use super::Owner;
@@ -35,7 +36,42 @@ impl Owner {
                 groups: self.groups.as_ref().map(Groups::status),
                 heartbeats: links(&self.settings.policy, &self.engine),
             },
+            membership: self.membership(),
         }
+    }
+
+    fn membership(&self) -> Option<MembershipStatus> {
+        let (settings, watch) = (self.settings.group.as_ref()?, self.member.as_ref()?);
+        let state = watch.state();
+        let mut assigned: BTreeMap<Arc<str>, BTreeSet<i32>> = BTreeMap::new();
+        for at in state.owned.keys() {
+            assigned.entry(at.topic.clone()).or_default().insert(at.partition);
+        }
+        let word = match &state.identity {
+            _ if state.refused.is_some() => "refused",
+            None => "joining",
+            Some(_) if state.may_commit.len() > state.owned.len() => "revoking",
+            Some(_) => "stable",
+        };
+        Some(MembershipStatus {
+            group: settings.group_id.clone(),
+            protocol: match settings.protocol {
+                GroupProtocol::Classic => "classic",
+                GroupProtocol::Consumer { .. } => "consumer",
+            },
+            instance: settings.group_instance_id.clone(),
+            state: word,
+            member_id: state.identity.as_ref().map(|identity| identity.member_id.clone()),
+            generation: state.identity.as_ref().map(|identity| identity.generation),
+            assigned,
+            losses: state.losses,
+            last_error: state.refused.or(state.trouble).or(state.lost),
+            partitioning: self
+                .topics
+                .iter()
+                .map(|(topic, ready)| (topic.clone(), ready.partitioning.to_string()))
+                .collect(),
+        })
     }
 
     /// What keeps a cluster from answering now.

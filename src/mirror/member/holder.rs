@@ -49,7 +49,7 @@ enum Leave {
 
 /// A look at the membership beside whoever waits for it.
 #[derive(Clone, Debug)]
-pub(in crate::mirror) struct MemberWatch(watch::Receiver<MemberState>);
+pub struct MemberWatch(watch::Receiver<MemberState>);
 
 /// How it stands with the membership.
 #[derive(Clone, Debug, Default)]

@@ -42,6 +42,11 @@ pub(in crate::mirror) struct GroupReader {
 }
 
 impl GroupReader {
+    /// Of this group.
+    pub(in crate::mirror) fn new(source: &Cluster, group: &Arc<str>) -> GroupReader {
+        GroupReader { source: source.clone(), group: group.clone() }
+    }
+
     /// What was chosen for the topics that the group has offsets of.
     ///
     /// # Errors
@@ -99,7 +104,7 @@ impl GroupOffsetStore {
         partitionings: watch::Receiver<Partitionings>,
     ) -> (PositionStore, GroupReader, GroupOffsetStore) {
         let (store, inbox) = PositionStore::of(Remembered::default());
-        let reader = GroupReader { source: source.clone(), group: group.clone() };
+        let reader = GroupReader::new(source, group);
         let owner = GroupOffsetStore {
             source: source.clone(),
             group: group.clone(),

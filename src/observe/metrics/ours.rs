@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Family, Line, Of, STATES, seconds, state_word};
 use crate::mirror::status::{
-    EventKind, FlowStatus, GroupStatus, LinkStatus, PartitionStatus, Readiness, RewriteReason,
+    EventKind, FlowStatus, GroupStatus, LinkStatus, MembershipStatus, PartitionStatus, Readiness,
+    RewriteReason,
 };
 
 type WriteFlow = fn(&mut Line<'_>, &FlowStatus, i64);
@@ -37,6 +38,15 @@ pub(super) fn links(line: &mut Line<'_>, flow: &FlowStatus, value: impl Fn(&Link
         if let Some(value) = value(link) {
             line.value_with(&[("topic", topic), ("hops", &link.hops.to_string())], value);
         }
+    }
+}
+
+/// A line for the source's group, if the flow is a member of it.
+fn members(line: &mut Line<'_>, flow: &FlowStatus, value: impl Fn(&MembershipStatus) -> Option<u64>) {
+    if let Some(membership) = &flow.membership
+        && let Some(value) = value(membership)
+    {
+        line.value_with(&[("group", &membership.group)], value);
     }
 }
 
@@ -141,6 +151,32 @@ pub(super) const FAMILIES: &[Family] = &[
             line.value_with(&[("kind", "gap")], gaps);
             line.value_with(&[("kind", "skipped")], flow.events.len() - gaps);
         },
+    ),
+    of_flow(
+        "kmirror_member_joined",
+        "gauge",
+        "1 while this process is a member of the source's group.",
+        |line, flow, _| members(line, flow, |member| Some(u64::from(member.generation.is_some()))),
+    ),
+    of_flow(
+        "kmirror_member_generation",
+        "gauge",
+        "Generation of the source's group, or the member epoch.",
+        |line, flow, _| members(line, flow, |member| u64::try_from(member.generation?).ok()),
+    ),
+    of_flow(
+        "kmirror_member_assigned_partitions",
+        "gauge",
+        "Partitions that the source's group has given this process.",
+        |line, flow, _| {
+            members(line, flow, |member| Some(member.assigned.values().map(|at| at.len() as u64).sum()));
+        },
+    ),
+    of_flow(
+        "kmirror_member_losses_total",
+        "counter",
+        "Times that all partitions were lost at once, by the group's word or because nothing was heard of it.",
+        |line, flow, _| members(line, flow, |member| Some(member.losses)),
     ),
     of_process(
         "kmirror_broker_connected",
