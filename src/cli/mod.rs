@@ -17,6 +17,7 @@ mod mirror_maker_1;
 mod output;
 mod plan;
 mod positions;
+mod program_text;
 mod render;
 mod run;
 mod signals;

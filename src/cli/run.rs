@@ -10,6 +10,7 @@ use super::arguments::{Logging, Run};
 use super::exit::Exit;
 use super::finish::{self, Outcome, Patience};
 use super::logging;
+use super::program_text;
 use super::render;
 use super::signals::{Received, Signals};
 use crate::config::{self, Options, Outside, Report, Settings, Severity};
@@ -26,6 +27,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause while an answer about the state still holds the replicator.
 const STOP_PAUSE: Duration = Duration::from_millis(10);
+/// When what only a start needs is no longer needed.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
 /// Signals that come together are one wish to stop.
 const SAME_STOP: Duration = Duration::from_millis(500);
 
@@ -100,6 +103,10 @@ async fn run(settings: Settings, arguments: &Run, logging: &Logging) -> Exit {
         };
         seam.spawn(observe::serve(seam.clone(), listener, status))
     });
+    let settled = seam.spawn(async {
+        tokio::time::sleep(SETTLED_AFTER).await;
+        program_text::give_back();
+    });
     let mut watch = Watch::new(arguments, logging);
     let ended = tokio::select! {
         biased;
@@ -107,6 +114,7 @@ async fn run(settings: Settings, arguments: &Run, logging: &Logging) -> Exit {
         outcome = watch.until_over(&replicator) => Ended::Outcome(outcome),
     };
     watch.clear();
+    settled.abort();
     let exit = tell(ended);
     tokio::select! {
         biased;

@@ -58,6 +58,9 @@ pub struct FetchSettings {
     pub max_partition_fetch_bytes: i32,
     /// `fetch.max.wait.ms`.
     pub fetch_max_wait: Duration,
+    /// As [`FetchSettings::fetch_max_wait`], where nothing has come for a while: an answer with data comes at once all the
+    /// same, and an idle mirror wakes up less often. Counts only while one byte is enough (`fetch.min.bytes`).
+    pub fetch_max_wait_idle: Duration,
     /// The largest single batch that is read.
     pub batch_bytes_max: usize,
 }
@@ -70,6 +73,7 @@ impl Default for FetchSettings {
             fetch_max_bytes: 16 * 1024 * 1024,
             max_partition_fetch_bytes: 4 * 1024 * 1024,
             fetch_max_wait: Duration::from_millis(500),
+            fetch_max_wait_idle: Duration::from_secs(2),
             batch_bytes_max: 128 * 1024 * 1024,
         }
     }

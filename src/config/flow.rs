@@ -309,10 +309,14 @@ fn read_consumer(reader: &mut Reader<'_>, flow: &mut FlowSettings) {
         let read = |value: &str| Ok(values::integer(value, 1, i32::MAX.into())? as i32);
         reader.parse(key, Fallback::Ours(&shown), default, read)
     };
+    // Whoever names a wait means all of them.
+    let is_named = reader.names("fetch.max.wait.ms");
+    let max_wait = reader.millis("fetch.max.wait.ms", ours.fetch_max_wait);
     flow.fetch = FetchSettings {
         isolation_level: level.unwrap_or(ours.isolation_level),
         fetch_min_bytes: reader.int("fetch.min.bytes", ours.fetch_min_bytes, 0),
-        fetch_max_wait: reader.millis("fetch.max.wait.ms", ours.fetch_max_wait),
+        fetch_max_wait: max_wait,
+        fetch_max_wait_idle: if is_named { max_wait } else { ours.fetch_max_wait_idle },
         fetch_max_bytes: bytes(reader, "fetch.max.bytes", ours.fetch_max_bytes),
         max_partition_fetch_bytes: bytes(reader, "max.partition.fetch.bytes", ours.max_partition_fetch_bytes),
         batch_bytes_max: ours.batch_bytes_max,

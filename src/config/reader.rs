@@ -102,6 +102,11 @@ impl Reader<'_> {
         Reader { entries, source, problems, section, scope, prefix }
     }
 
+    /// Whether the file has a value for a key.
+    pub(super) fn names(&self, key: &str) -> bool {
+        self.scope.get(key).is_some()
+    }
+
     /// The setting of a key, if the file has one; it is noted either way.
     pub(super) fn get(&mut self, key: &str, fallback: Fallback<'_>) -> Option<Setting> {
         let setting = self.scope.get(key).cloned();

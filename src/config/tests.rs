@@ -124,8 +124,8 @@ fn each_key_reaches_its_setting() {
     assert_eq!(flow.fetch.isolation_level, IsolationLevel::ReadCommitted);
     assert_eq!((flow.fetch.fetch_min_bytes, flow.fetch.fetch_max_bytes), (2, 3));
     assert_eq!(
-        (flow.fetch.max_partition_fetch_bytes, flow.fetch.fetch_max_wait),
-        (4, Duration::from_millis(5))
+        (flow.fetch.max_partition_fetch_bytes, flow.fetch.fetch_max_wait, flow.fetch.fetch_max_wait_idle),
+        (4, Duration::from_millis(5), Duration::from_millis(5))
     );
     assert_eq!((flow.produce.max_request_bytes, flow.produce.max_in_flight_requests), (6, 8));
     assert_eq!(flow.produce.ack_timeout, Duration::from_millis(7));

@@ -277,8 +277,12 @@ impl Owner {
         let mut source_view = self.source.watch();
         let mut target_view = self.target.watch();
         let mut flush_at = Instant::now() + self.settings.offset_flush_interval;
-        let mut look_at = Instant::now() + syncs::TICK;
+        let mut look_at = None;
         loop {
+            look_at = match self.syncs.is_idle(&self.engine) {
+                true => None,
+                false => look_at.or_else(|| Some(Instant::now() + syncs::TICK)),
+            };
             let wake = self.wake(&mut source_view, &mut target_view, flush_at, look_at).await;
             self.engine.set_wall_clock(self.seam.now_ms());
             match wake {
@@ -315,7 +319,7 @@ impl Owner {
                     self.syncs.look(&mut self.engine, Occasion::Flush);
                 }
                 Wake::Look => {
-                    look_at = Instant::now() + syncs::TICK;
+                    look_at = None;
                     if self.store.is_some() {
                         self.syncs.look(&mut self.engine, Occasion::Tick);
                     }
@@ -339,7 +343,7 @@ impl Owner {
         source_view: &mut watch::Receiver<Arc<ClusterView>>,
         target_view: &mut watch::Receiver<Arc<ClusterView>>,
         flush_at: Instant,
-        look_at: Instant,
+        look_at: Option<Instant>,
     ) -> Wake {
         let deadline = self.engine.next_deadline().map(|at| self.started + at);
         let drain_by = self.stopping.map(|since| since + stop::DRAIN_MAX);
@@ -360,7 +364,7 @@ impl Owner {
             Some(request) = self.translations.recv() => Wake::Translate(request),
             () = self.control.orders.room() => Wake::Room,
             () = sleep_until(flush_at) => Wake::Flush,
-            () = sleep_until(look_at) => Wake::Look,
+            () = sleep_until(look_at.unwrap_or(flush_at)), if look_at.is_some() => Wake::Look,
             look = self.ends.next() => Wake::Ends(look),
             Some((lane, event)) = self.lanes.fetch_events.recv() => Wake::Fetch(lane, event),
         }

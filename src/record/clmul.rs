@@ -1,5 +1,5 @@
-//! Carry-less multiplication modulo Castagnoli's polynomial with the processor's own instructions: the one file of
-//! kmirror with `unsafe`, because calling a function compiled for more than the baseline processor is.
+//! Carry-less multiplication modulo Castagnoli's polynomial with the processor's own instructions: with `unsafe`,
+//! because calling a function compiled for more than the baseline processor is.
 //!
 //! Measured: 22 ns for a patched header, against 160 to 420 ns with shifts. `crc.rs` holds the portable form and the
 //! tests that both agree.

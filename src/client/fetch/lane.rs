@@ -35,6 +35,8 @@ const IMPATIENT_FOR: Duration = Duration::from_secs(1);
 const IMPATIENT_WAIT: Duration = Duration::from_millis(10);
 /// Answers without data in a row after which buffers are given back.
 const EMPTY_ANSWERS: u32 = 2;
+/// Answers without data in a row after which the broker may wait longer for some.
+const IDLE_ANSWERS: u32 = 20;
 
 /// A running fetch lane. It ends when `commands` is dropped.
 #[derive(Debug)]
@@ -56,8 +58,6 @@ pub fn spawn_fetch_lane(
     events: mpsc::Sender<(LaneId, FetchEvent)>,
 ) -> FetchLane {
     let (commands, inbox) = mpsc::unbounded_channel();
-    let silence_max = settings.fetch_max_wait + net.request_timeout;
-    let silent_after = settings.fetch_max_wait + SILENT_AFTER;
     let limits = WalkLimits {
         batch_bytes_max: settings.batch_bytes_max,
         aborted_transactions_max: ABORTED_TRANSACTIONS_MAX,
@@ -65,7 +65,7 @@ pub fn spawn_fetch_lane(
     let desk = Desk { session: FetchSession::new(settings), reading: Reading::On, impatient_until: None };
     let dialler = Dialler::new(seam.clone(), net, broker);
     let slabs = Slabs::new();
-    let lane = Lane { dialler, inbox, desk, slabs, limits, silence_max, silent_after, id, events };
+    let lane = Lane { dialler, inbox, desk, slabs, limits, id, events };
     FetchLane { commands, task: seam.spawn(lane.run()) }
 }
 
@@ -75,9 +75,6 @@ struct Lane {
     desk: Desk,
     slabs: Slabs,
     limits: WalkLimits,
-    silence_max: Duration,
-    /// An answer that takes longer than `fetch.max.wait.ms` and a little is spoken of.
-    silent_after: Duration,
     id: LaneId,
     events: mpsc::Sender<(LaneId, FetchEvent)>,
 }
@@ -108,9 +105,10 @@ impl Desk {
         }
     }
 
-    fn patience(&self, now: Instant) -> Patience {
+    fn patience(&self, now: Instant, empty_answers: u32) -> Patience {
         match self.impatient_until {
             Some(until) if now < until => Patience::AtMost(IMPATIENT_WAIT),
+            _ if empty_answers >= IDLE_ANSWERS => Patience::Idle,
             _ => Patience::Full,
         }
     }
@@ -143,6 +141,8 @@ struct Connection {
     /// Of the fetch in flight.
     version: i16,
     correlation_id: i32,
+    /// How long the broker may wait with its answer.
+    wait: Duration,
     answer: Answer,
     /// Bytes that must stand at the front before the walk goes on.
     needed: usize,
@@ -225,6 +225,7 @@ impl Lane {
             version_max,
             version: version_max,
             correlation_id: next_correlation_id.wrapping_sub(1),
+            wait: Duration::ZERO,
             answer: Answer::None,
             needed: 1,
             last_byte_at: Instant::now(),
@@ -274,7 +275,7 @@ impl Lane {
         let now = Instant::now();
         let quiet = connection.quiet_until.is_some_and(|until| now < until);
         let free = matches!(connection.answer, Answer::None) && self.desk.reading == Reading::On && !quiet;
-        let patience = self.desk.patience(now);
+        let patience = self.desk.patience(now, connection.empty_answers);
         let Some((request, version)) =
             free.then(|| self.desk.session.request(connection.version_max, patience)).flatten()
         else {
@@ -283,6 +284,7 @@ impl Lane {
         if connection.renew_at.is_some_and(|at| at <= now) {
             self.renew(connection).await?;
         }
+        connection.wait = Duration::from_millis(request.max_wait_ms.unsigned_abs().into());
         connection.version = version;
         connection.correlation_id = connection.correlation_id.wrapping_add(1);
         let client_id = &self.dialler.net.client_id;
@@ -321,14 +323,18 @@ impl Lane {
         match self.desk.reading {
             Reading::Paused => (None, false),
             Reading::On => {
-                let ends_at = connection.last_byte_at + self.silence_max;
+                let ends_at = connection.last_byte_at + self.silence_max(connection);
                 (Some(ends_at.min(self.silent_at(connection))), true)
             }
         }
     }
 
     fn silent_at(&self, connection: &Connection) -> Instant {
-        connection.told_at.max(connection.last_byte_at) + self.silent_after
+        connection.told_at.max(connection.last_byte_at) + connection.wait + SILENT_AFTER
+    }
+
+    fn silence_max(&self, connection: &Connection) -> Duration {
+        connection.wait + self.dialler.net.request_timeout
     }
 
     /// Ends a connection that has been idle or silent too long; whether it is time to tell (again) that nothing comes.
@@ -340,7 +346,9 @@ impl Lane {
                 Some(idle_max) if elapsed >= idle_max => Err(Ended::Idle),
                 _ => Ok(false),
             },
-            _ if elapsed >= self.silence_max => Err(connection.timed_out(self.silence_max).into()),
+            _ if elapsed >= self.silence_max(connection) => {
+                Err(connection.timed_out(self.silence_max(connection)).into())
+            }
             _ => {
                 let now = Instant::now();
                 let is_silent = now >= self.silent_at(connection);

@@ -497,6 +497,24 @@ async fn a_fetch_does_not_wait_long_while_a_partition_is_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_nothing_comes_a_fetch_waits_longer() {
+    let check = async |settings: FetchSettings, waits: [i32; 3]| {
+        let mut rig = Rig::start(17, settings).await;
+        let mut broker = rig.connected().await;
+        rig.add(0, 1, 10);
+        let mut found = Vec::new();
+        for _ in 0..22 {
+            let (header, request) = broker.request::<FetchRequest>().await;
+            found.push(request.max_wait_ms);
+            broker.write(&response(&header, 44, vec![])).await;
+        }
+        assert_eq!([found[0], found[19], found[20]], waits);
+    };
+    check(FetchSettings::default(), [500, 500, 2_000]).await;
+    check(FetchSettings { fetch_min_bytes: 2, ..FetchSettings::default() }, [500, 500, 500]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_right_ends_the_connection() {
     for broken in ["correlation", "size", "unasked", "trailing"] {
         let mut rig = Rig::start(17, FetchSettings::default()).await;

@@ -49,6 +49,8 @@ const SESSION_ERRORS_MAX: u32 = 3;
 pub enum Patience {
     /// `fetch.max.wait.ms`.
     Full,
+    /// Nothing has come for a while.
+    Idle,
     /// No longer than this: a partition that is out of the session may soon be back, and cannot join a fetch that waits.
     AtMost(Duration),
 }
@@ -168,7 +170,8 @@ impl FetchSession {
             self.session_epoch = 0;
         }
         let wait = match patience {
-            Patience::Full => self.settings.fetch_max_wait,
+            Patience::Idle if self.settings.fetch_min_bytes <= 1 => self.settings.fetch_max_wait_idle,
+            Patience::Full | Patience::Idle => self.settings.fetch_max_wait,
             Patience::AtMost(limit) => self.settings.fetch_max_wait.min(limit),
         };
         let mut request = FetchRequest::default()

@@ -26,6 +26,11 @@ impl Mapping {
 }
 
 impl Engine {
+    /// Whether [`Engine::take_mapped`] has any to give.
+    pub fn has_mapped(&self) -> bool {
+        !self.mapped.is_empty()
+    }
+
     /// Partitions whose maps have changed since the last call.
     pub fn take_mapped(&mut self) -> Vec<PartitionKey> {
         let mapped = std::mem::take(&mut self.mapped);

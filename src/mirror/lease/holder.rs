@@ -26,7 +26,7 @@ use crate::seam::Seam;
 /// coordinates its groups: less time than that, and each such death would stop flows that could go on.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between heartbeats.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The lease of a flow, as the flow sees it.
 #[derive(Debug)]

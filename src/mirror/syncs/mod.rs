@@ -102,6 +102,11 @@ impl Syncs {
         self.memory.suspend();
     }
 
+    /// Whether there is nothing to look at: no map has changed, and nothing is left of an earlier look.
+    pub(super) fn is_idle(&self, engine: &Engine) -> bool {
+        !engine.has_mapped() && self.changed.is_empty()
+    }
+
     /// Looks at the maps that have changed, and writes what is due.
     pub(super) fn look(&mut self, engine: &mut Engine, occasion: Occasion) {
         for key in engine.take_mapped() {
