@@ -316,6 +316,8 @@ async fn output(arguments: &[&str]) -> (Option<i32>, String, String) {
 async fn positions_are_shown_and_moved_only_when_that_is_asked_for() {
     let (source, target, folder) = (cluster(7).await, cluster(8).await, Folder::new());
     source.create_topic("orders", 2, 1, &[]).unwrap();
+    source.create_topic("mm2-own.internal", 1, 1, &[]).unwrap();
+    source.create_topic("other", 1, 1, &[]).unwrap();
     let records: Vec<Bytes> = (0..50).map(|i| Bytes::from(format!("{i}"))).collect();
     for partition in 0..2 {
         source.append("orders", partition, &batch(&records)).unwrap();
@@ -351,8 +353,22 @@ async fn positions_are_shown_and_moved_only_when_that_is_asked_for() {
     assert_eq!(flow["moves"][0]["new_position"], 20);
     let (_, shown, _) = output(&["positions", &path, "--topics", "or.*"]).await;
     assert_eq!(columns(&shown)[1], ["orders", "0", "20", "0", "50", "30", "kmirror"], "{shown}");
-    let (_, shown, _) = output(&["positions", &path, "--topics", "or"]).await;
-    assert_eq!(columns(&shown).len(), 1, "{shown}");
+    for change in [&[][..], &["--to-earliest", "--execute"]] {
+        let (code, shown, errors) = output(&[&["positions", &path, "--topics", "or"], change].concat()).await;
+        assert_eq!((code, shown.as_str()), (Some(2), ""), "{errors}");
+        assert!(errors.contains("--topics or matches no topic of A->B"), "{errors}");
+    }
+    // What cannot be done as it was asked for is refused, and nothing else is done instead.
+    for (set, reason) in [
+        ("orders:0=51", "cannot be moved: offset 51 is beyond the end of the partition, which is 50"),
+        ("gone:0=1", "cannot be moved: A has no such topic"),
+        ("mm2-own.internal:0=1", "cannot be moved: the flow leaves the topic out: it is internal"),
+        ("other:0=0", "cannot be moved: the flow leaves the topic out: topics does not name it"),
+    ] {
+        let (code, shown, errors) = output(&["positions", &path, "--set", set, "--execute"]).await;
+        assert_eq!(code, Some(1), "{errors}");
+        assert!(shown.contains(reason) && shown.contains("nothing to move"), "{shown}");
+    }
 
     // A flow that runs is not moved.
     let mut run = Running::start(&["run", &path]);
@@ -374,6 +390,77 @@ async fn positions_are_shown_and_moved_only_when_that_is_asked_for() {
     assert_eq!(copied.drain(..50).collect::<Vec<_>>(), records);
     // The process may have been ended before it had copied all of them again.
     assert_eq!(copied, records[20..20 + copied.len()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn positions_of_what_a_flow_no_longer_copies_are_shown_and_stay() {
+    let (source, target, folder) = (cluster(9).await, cluster(10).await, Folder::new());
+    for topic in ["orders", "old", "gone"] {
+        source.create_topic(topic, 1, 1, &[]).unwrap();
+        source.append(topic, 0, &batch(&[Bytes::from_static(b"one")])).unwrap();
+    }
+    let file = mirror(&source, &target).replace("orders, big", ".*");
+    let path = folder.file(&file).to_str().unwrap().to_owned();
+    assert_eq!(load(&path, &[]).await.0, Some(0));
+    source.delete_topic("gone").unwrap();
+    let _ = folder.file(&format!("{file}A->B.topics.exclude = old\n"));
+    let (code, shown, _) = output(&["positions", &path]).await;
+    assert_eq!(code, Some(0));
+    for line in [
+        "gone is not copied now: A has no such topic",
+        "old is not copied now: the flow leaves the topic out: topics.exclude names it",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let (code, shown, errors) = output(&["positions", &path, "--to-earliest", "--execute", "--json"]).await;
+    assert_eq!(code, Some(0), "{errors}");
+    let flow = serde_json::from_str::<serde_json::Value>(&shown).unwrap()["flows"][0].clone();
+    let topics = |what: &str| -> Vec<String> {
+        flow[what].as_array().unwrap().iter().map(|one| one["topic"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (topics("moves"), topics("skipped")),
+        (vec!["orders".to_owned()], vec!["gone".to_owned(), "old".to_owned()])
+    );
+    let (code, shown, _) =
+        output(&["positions", &path, "--topics", "ol.", "--to-earliest", "--execute"]).await;
+    assert_eq!(code, Some(1), "nothing was moved: {shown}");
+    let (_, shown, _) = output(&["positions", &path, "--json"]).await;
+    let flow = serde_json::from_str::<serde_json::Value>(&shown).unwrap()["flows"][0].clone();
+    let positions: Vec<_> =
+        flow["partitions"].as_array().unwrap().iter().map(|one| one["position"].as_i64().unwrap()).collect();
+    assert_eq!(positions, [1, 1, 0], "{flow}");
+}
+
+/// A cluster that is down, and one that takes connections and says nothing.
+#[test]
+fn a_cluster_that_does_not_answer_is_named_within_seconds_and_given_up() {
+    let folder = Folder::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let path = folder.file(&format!(
+        "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = {address}\n\
+         C.bootstrap.servers = 127.0.0.1:1\nA->B.enabled = true\nB->C.enabled = true\n"
+    ));
+    let path = path.to_str().unwrap();
+    for (arguments, code) in [(&["plan"][..], 1), (&["plan", "--json"], 1), (&["positions"], 3)] {
+        let started = Instant::now();
+        let arguments = [arguments, &[path, "--give-up-after", "4s"]].concat();
+        let ended = kmirror(&arguments).output().unwrap();
+        let took = started.elapsed();
+        let text = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(took < Duration::from_secs(15), "{took:?}");
+        for part in [
+            "waits for cluster A (127.0.0.1:1) to answer, 4s at most: cluster A: 127.0.0.1:1: cannot connect"
+                .to_owned(),
+            format!("waits for cluster B ({address}) to answer, 4s at most"),
+            "cluster A (127.0.0.1:1) did not answer within 4s: cluster A: 127.0.0.1:1: cannot connect"
+                .to_owned(),
+        ] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

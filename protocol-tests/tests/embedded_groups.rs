@@ -17,6 +17,7 @@ use kmirror::mirror::status::{GroupStatus, GroupSync, ReplicatorStatus};
 use kmirror::record::{BatchBuilder, BatchOptions, Codec, OpenBatch, RecordData};
 use kmirror::seam::{Seam, Simulation};
 use protocol_tests::inside;
+use tokio::time::sleep;
 
 struct Stage {
     seam: Seam,
@@ -356,4 +357,92 @@ async fn a_start_waits_for_brokers_whose_metadata_lag() {
     until(&replicator, "app", |status| sync(status, "app") == Some(GroupSync::InSync)).await;
     replicator.stop().await;
     assert_eq!(committed(&stage.b, "app"), [("A.t".to_owned(), 4, "m".to_owned())]);
+}
+
+/// Case 40: a consumer that was forgotten at the source goes on committing after its group has moved. What it commits takes the
+/// group nowhere back, and `/status` says why.
+#[tokio::test(start_paused = true)]
+async fn a_stale_commit_at_the_source_takes_no_group_back() {
+    let stage = Stage::new(Seam::Simulated(Simulation::new(14)), ["10.0.0.1", "10.0.0.2"]).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    append(&stage.a, "t", 0, 100);
+    stage.commit(&stage.source, "app", "t", 50).await;
+    let replicator = stage.start("A->B.topics = t");
+    until(&replicator, "the move", |status| sync(status, "app") == Some(GroupSync::InSync)).await;
+    stage.commit(&stage.target, "app", "A.t", 80).await;
+    for stale in [60, 40, 79] {
+        stage.commit(&stage.source, "app", "t", stale).await;
+        until(&replicator, "the checkpoint", |status| {
+            let at = checkpoints(&stage.b)[&("app".to_owned(), "A.t".to_owned())].0;
+            at == stale && sync(status, "app") == Some(GroupSync::Ahead)
+        })
+        .await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(committed(&stage.b, "app"), [("A.t".to_owned(), 80, "m".to_owned())], "{stale}");
+    }
+    replicator.stop().await;
+}
+
+/// Case 44: where timestamps are equal, or go back, no offset is guessed by them.
+#[tokio::test(start_paused = true)]
+async fn offsets_are_translated_whatever_the_timestamps_are() {
+    let stage = Stage::new(Seam::Simulated(Simulation::new(15)), ["10.0.0.1", "10.0.0.2"]).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    stage.b.create_topic("A.t", 1, 1, &[]).unwrap();
+    append(&stage.b, "A.t", 900, 7);
+    for batch in 0..20_i64 {
+        let mut builder = BatchBuilder::new(BatchOptions::new(Codec::None));
+        for number in 0..10 {
+            // Equal ones for half of it, then ever older ones.
+            let timestamp = if batch < 10 { 5_000 } else { 4_000 - 10 * batch - number };
+            let value = Some(Bytes::from(format!("{batch}-{number}")));
+            builder.push(&RecordData { timestamp, value, ..RecordData::default() }).unwrap();
+        }
+        stage.a.append("t", 0, &builder.build().unwrap()).unwrap();
+    }
+    let offsets = [0, 1, 55, 99, 100, 101, 155, 199, 200];
+    for offset in offsets {
+        stage.commit(&stage.source, &format!("app{offset}"), "t", offset).await;
+    }
+    let replicator = stage.start("A->B.topics = t");
+    for offset in offsets {
+        let name = format!("app{offset}");
+        until(&replicator, &name, |status| sync(status, &name) == Some(GroupSync::InSync)).await;
+        assert_eq!(committed(&stage.b, &name), [("A.t".to_owned(), offset + 7, "m".to_owned())]);
+    }
+    replicator.stop().await;
+}
+
+/// Ids are any text, and names as long as Kafka allows.
+#[tokio::test(start_paused = true)]
+async fn odd_group_ids_and_long_topic_names_are_translated_like_others() {
+    let stage = Stage::new(Seam::Simulated(Simulation::new(16)), ["10.0.0.1", "10.0.0.2"]).await;
+    let long = "x".repeat(249);
+    let topics = ["a.b.c", "dots..here.", "B.mine", long.as_str()];
+    for topic in topics {
+        stage.a.create_topic(topic, 1, 1, &[]).unwrap();
+        append(&stage.a, topic, 0, 10);
+    }
+    let long_id = "g".repeat(3_000);
+    let ids = ["with space", "ümläut-組", "a \"quoted\"\nline", "C->D", "kmirror-A->B.x", long_id.as_str()];
+    for id in ids {
+        for (offset, topic) in topics.into_iter().enumerate() {
+            stage.commit(&stage.source, id, topic, offset as i64 + 3).await;
+        }
+    }
+    let identity = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy";
+    let replicator = stage.start(&format!("A->B.topics = .*\n{identity}"));
+    let mut wanted: Vec<(String, i64, String)> = topics
+        .into_iter()
+        .enumerate()
+        .map(|(offset, topic)| (topic.to_owned(), offset as i64 + 3, "m".to_owned()))
+        .collect();
+    wanted.sort();
+    for id in ids {
+        until(&replicator, id, |status| sync(status, id) == Some(GroupSync::InSync)).await;
+        let mut found = committed(&stage.b, id);
+        found.sort();
+        assert_eq!(found, wanted, "{id}");
+    }
+    replicator.stop().await;
 }

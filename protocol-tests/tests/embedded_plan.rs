@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use kmirror::client::{
 };
 use kmirror::config::{self, Settings};
 use kmirror::mirror::Replicator;
-use kmirror::mirror::dry_run::{FlowPlan, TopicChange, plan_flow};
+use kmirror::mirror::dry_run::{FlowPlan, TopicChange, plan_flow, plan_heartbeats};
 use kmirror::mirror::status::{FlowStatus, ReplicatorStatus, SyncStatus};
+use kmirror::record::{BatchBuilder, BatchOptions, Codec, RecordData};
 use kmirror::seam::{Seam, Simulation};
 use protocol_tests::inside;
 use tokio::time::{Instant, sleep};
@@ -59,7 +60,41 @@ impl World {
 
     async fn plan(&self) -> FlowPlan {
         let flow = Arc::new(self.settings.process.flows[0].clone());
-        plan_flow(&flow, &self.clients[0], &self.clients[1]).await.unwrap()
+        let heartbeats = &self.settings.process.heartbeats;
+        plan_flow(&flow, heartbeats, &self.clients[0], &self.clients[1]).await.unwrap()
+    }
+
+    /// What all flows and heartbeats of the file would create, by alias and topic.
+    async fn planned(&self) -> BTreeSet<(String, String)> {
+        let client = |alias: &str| &self.clients[usize::from(alias == "B")];
+        let process = &self.settings.process;
+        let mut plans = Vec::new();
+        for flow in &process.flows {
+            let (source, target) = (client(&flow.source), client(&flow.target));
+            plans
+                .push(plan_flow(&Arc::new(flow.clone()), &process.heartbeats, source, target).await.unwrap());
+        }
+        for pair in &process.heartbeats {
+            plans.push(plan_heartbeats(pair, client(&pair.target)).await.unwrap());
+        }
+        let mut found = BTreeSet::new();
+        for plan in plans {
+            let created =
+                plan.topics.iter().filter(|topic| matches!(topic.change, TopicChange::Create { .. }));
+            found.extend(created.map(|topic| (plan.target.to_string(), topic.remote.to_string())));
+            let internal = plan.internal_topics.iter().filter(|topic| !topic.is_there);
+            found.extend(internal.map(|topic| (topic.cluster.to_string(), topic.name.clone())));
+        }
+        found
+    }
+
+    fn topics(&self) -> BTreeSet<(String, String)> {
+        let of = |alias: &str, cluster: &EmbeddedCluster| {
+            let names =
+                cluster.topics().into_iter().map(|(name, _)| name).filter(|name| !name.starts_with("__"));
+            names.map(|name| (alias.to_owned(), name)).collect::<Vec<_>>()
+        };
+        of("A", &self.source).into_iter().chain(of("B", &self.target)).collect()
     }
 
     fn start(&self) -> Replicator {
@@ -206,4 +241,43 @@ async fn what_a_target_refuses_stops_no_other_setting() {
     .await;
     assert_eq!(world.set("A.t").await.len(), 3);
     replicator.stop().await;
+}
+
+/// Each topic that a run makes on either side stands in the plan, `heartbeats` and what becomes of them too, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_plan_lists_every_topic_that_a_run_makes() {
+    let all = "emit.heartbeats.enabled = true\nemit.checkpoints.enabled = true\nemit.offset-syncs.enabled = true\n\
+        emit.checkpoints.interval.seconds = 2\n";
+    for more in [
+        "",
+        "offset-syncs.topic.location = target",
+        "B->A.enabled = true",
+        "B->A.emit.heartbeats.enabled = false",
+        "heartbeats.replication.enabled = false\nA->B.topics = t",
+        "kmirror.replication.policy.format = {source}-{topic}\nreplication.policy.separator = _",
+        "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+    ] {
+        let world = World::new(Authorizer::None, &format!("{all}{more}")).await;
+        world.source.create_topic("t", 1, 1, &[]).unwrap();
+        let record = RecordData { timestamp: 1, ..RecordData::default() };
+        let mut batch = BatchBuilder::new(BatchOptions::new(Codec::None));
+        batch.push(&record).unwrap();
+        // Without a record there are no offset syncs, and no topic for them.
+        world.source.append("t", 0, &batch.build().unwrap()).unwrap();
+        let before = world.topics();
+        let planned = world.planned().await;
+        assert_eq!(world.topics(), before, "a plan changes nothing");
+        let replicator = world.start();
+        let started = Instant::now();
+        let made = || world.topics().difference(&before).cloned().collect::<BTreeSet<_>>();
+        while !made().is_superset(&planned) {
+            assert!(started.elapsed() < PATIENCE, "{more}: {:?} instead of {planned:?}", made());
+            sleep(Duration::from_millis(100)).await;
+        }
+        // Rounds enough for whatever else might come.
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(made(), planned, "{more}");
+        assert_eq!(world.planned().await, BTreeSet::new(), "{more}");
+        replicator.stop().await;
+    }
 }

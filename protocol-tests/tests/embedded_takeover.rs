@@ -19,7 +19,7 @@ use kmirror::config;
 use kmirror::mirror::positions::{Change, execute, plan, positions};
 use kmirror::mirror::state::TopicPartition;
 use kmirror::mirror::state::mm2_offsets::{key, value};
-use kmirror::mirror::status::{FlowState, ReplicatorStatus};
+use kmirror::mirror::status::{EventKind, FlowState, ReplicatorStatus};
 use kmirror::mirror::{FlowSettings, PatternList, Replicator};
 use kmirror::record::{
     Attributes, BatchBuilder, BatchOptions, Codec, ProducerIdentity, RecordData, partition_for_key,
@@ -336,11 +336,17 @@ async fn positions_are_shown_and_moved_while_the_flow_stands_still() {
         (shown.partitions.len(), one.next, one.lag(), one.stored_by.name()),
         (1, Some(10), Some(0), "kmirror")
     );
-    let everything = Change::Set([(at("t"), 4), (at("t2"), 99), (at("gone"), 0)].into());
-    let moves = plan(&flow, &source, &shown, &everything).await.unwrap();
-    assert_eq!(moves.moves[&at("t")].to, 4);
-    assert_eq!((moves.moves[&at("t2")].to, moves.moves[&at("t2")].note.is_some()), (10, true));
-    assert_eq!(moves.refused.keys().cloned().collect::<Vec<_>>(), [at("gone")]);
+    stage.a.create_topic("other", 1, 1, &[]).unwrap();
+    let shown_again = positions(&flow, &source, &target, None).await.unwrap();
+    let slips = [(at("t2"), 99), (at("gone"), 0), (at("other"), 0), (TopicPartition::new("t", 1), 0)];
+    let everything = Change::Set(slips.iter().cloned().chain([(at("t"), 4)]).collect());
+    let moves = plan(&flow, &source, &shown_again, &everything).await.unwrap();
+    assert_eq!(moves.moves.keys().cloned().collect::<Vec<_>>(), [at("t")]);
+    assert_eq!((moves.moves[&at("t")].to, moves.moves[&at("t")].note), (4, None));
+    let mut refused: Vec<TopicPartition> = slips.iter().map(|(partition, _)| partition.clone()).collect();
+    refused.sort();
+    assert_eq!(moves.refused.keys().cloned().collect::<Vec<_>>(), refused, "{:?}", moves.refused);
+    assert!(moves.refused[&at("other")].contains("topics does not name it"), "{:?}", moves.refused);
     let before = newest(&stage.b, "mm2-offsets.A.internal", 3);
     let shown_again = positions(&flow, &source, &target, None).await.unwrap();
     assert_eq!(shown_again.partitions[&at("t")].next, Some(10), "planning moves nothing");
@@ -379,4 +385,65 @@ async fn positions_are_shown_and_moved_while_the_flow_stands_still() {
     execute(&flow, &source, &target, &shown, &moves.moves).await.unwrap();
     let shown = positions(&flow, &source, &target, None).await.unwrap();
     assert!(shown.partitions.values().all(|one| one.next == Some(0) && one.stored_by.name() == "kmirror"));
+}
+
+/// kill -9 at any moment of a takeover: while MirrorMaker's group is looked at, positions are read, topics are made, the first
+/// batches are on their way. Whoever comes next loses nothing, and repeats nothing of what MirrorMaker had stored.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_that_is_killed_in_its_middle_is_done_by_the_next() {
+    for (seed, killed_after_ms) in [0, 1, 2, 4, 8, 15, 30, 60, 120, 250, 500, 3_000].into_iter().enumerate() {
+        let simulation = Simulation::new(40 + seed as u64);
+        let seams = ["first", "second"].map(|name| Seam::Simulated(simulation.named(name)));
+        let stage = Stage::new(Seam::Simulated(simulation.named("rest")), ["10.0.0.1", "10.0.0.2"]).await;
+        stage.a.create_topic("t", 1, 1, &[]).unwrap();
+        (0..10).for_each(|batch| append(&stage.a, "t", 0, &numbers(batch * 100..(batch + 1) * 100)));
+        stage.b.create_topic("A.t", 1, 1, &[]).unwrap();
+        append(&stage.b, "A.t", 0, &numbers(0..250));
+        stage.b.create_topic("mm2-offsets.A.internal", 3, 1, &[("cleanup.policy", "compact")]).unwrap();
+        let position_key = key("MirrorSourceConnector", "A", &TopicPartition::new("t", 0));
+        let at = partition_for_key(&position_key, 3);
+        append(&stage.b, "mm2-offsets.A.internal", at, &[record(Some(&position_key), &value(249))]);
+
+        let settings = stage.settings("");
+        let first = Replicator::start(seams[0].clone(), settings.process.clone());
+        tokio::time::sleep(Duration::from_millis(killed_after_ms)).await;
+        simulation.kill("first");
+        drop(first);
+        let second = Replicator::start(seams[1].clone(), settings.process);
+        copied(&second, 1_000).await;
+        second.stop().await;
+        let found = values(&stage.b, "A.t");
+        assert_eq!(found[..250], (0..250).collect::<Vec<_>>(), "{killed_after_ms} ms");
+        let mut next = 250;
+        for number in &found[250..] {
+            assert!((250..=next).contains(number), "{killed_after_ms} ms: {number} where {next} was next");
+            next = next.max(number + 1);
+        }
+        assert_eq!(next, 1_000, "{killed_after_ms} ms");
+        assert!(stage.b.violations().is_empty(), "{:?}", stage.b.violations());
+    }
+}
+
+/// Another policy gives every topic another name: as with MirrorMaker the flow goes on where it stood, and what the new topics
+/// lack is on record.
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_was_changed_between_two_runs_is_told_of_as_a_gap() {
+    let stage = Stage::simulated(24).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    append(&stage.a, "t", 0, &numbers(0..10));
+    let replicator = stage.start("");
+    copied(&replicator, 10).await;
+    replicator.stop().await;
+    append(&stage.a, "t", 0, &numbers(10..20));
+    let identity = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy";
+    let replicator = stage.start(identity);
+    copied(&replicator, 20).await;
+    let events = replicator.status().await.flows[0].events.clone();
+    let gap = events.iter().find_map(|event| match &event.kind {
+        EventKind::Gap { from, to, .. } => Some((&*event.topic, *from, *to)),
+        _ => None,
+    });
+    assert_eq!(gap, Some(("t", 0, 10)), "{events:?}");
+    replicator.stop().await;
+    assert_eq!(values(&stage.b, "t"), (10..20).collect::<Vec<_>>());
 }

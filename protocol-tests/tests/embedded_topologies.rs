@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,7 +64,7 @@ impl World {
         cluster.append(topic, 0, &builder.build().unwrap()).unwrap();
     }
 
-    fn start(&self, flows: &[&str], more: &str) -> Replicator {
+    fn file(&self, flows: &[&str], more: &str) -> String {
         let names: Vec<&str> = self.sites.keys().map(String::as_str).collect();
         let mut file =
             format!("clusters = {}\nrefresh.topics.interval.seconds = 1\n{more}\n", names.join(", "));
@@ -74,7 +74,20 @@ impl World {
         for flow in flows {
             file += &format!("{flow}.enabled = true\n");
         }
-        replicator(&self.seam, &file)
+        file
+    }
+
+    fn start(&self, flows: &[&str], more: &str) -> Replicator {
+        replicator(&self.seam, &self.file(flows, more))
+    }
+
+    /// A process with `--clusters`.
+    fn start_into(&self, file: &str, clusters: &[&str]) -> Replicator {
+        let clusters: Vec<String> = clusters.iter().map(|&alias| alias.to_owned()).collect();
+        let options = config::Options { clusters: &clusters, ..config::Options::default() };
+        let report = config::load("test.properties", file.as_bytes(), &options);
+        let settings = report.settings.unwrap_or_else(|| panic!("{:#?}", report.problems));
+        Replicator::start(self.seam.clone(), settings.process)
     }
 
     /// What a site holds, but for the topics of Kafka, MirrorMaker and kmirror.
@@ -144,6 +157,51 @@ async fn check(flows: &[&str], more: &str, holdings: Holdings<'_>) {
     gone.get_mut(names[0]).unwrap().remove("late");
     world.settle(&gone).await;
     replicator.stop().await;
+    for cluster in world.sites.values() {
+        assert!(cluster.violations().is_empty(), "{:?}", cluster.violations());
+    }
+}
+
+/// Three sites, each with a process of its own that writes to it alone (`--clusters`), all with the same file. One of them is
+/// away for a while; the others go on, and it catches up.
+#[tokio::test(start_paused = true)]
+async fn active_active_of_three_with_a_process_at_each_site() {
+    let sites = ["A", "B", "C"];
+    let world = World::new(&sites).await;
+    let flows = ["A->B", "A->C", "B->A", "B->C", "C->A", "C->B"];
+    let file = world.file(&flows, "topics = orders");
+    let produce = |from, to| sites.iter().for_each(|site| world.produce(site, "orders", from, to));
+    let wanted = |counts: [usize; 3]| -> BTreeMap<String, Contents> {
+        let records = |site: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{site}-orders-{number}")).collect()
+        };
+        let of = |site: &str, count: usize| {
+            let others = sites.iter().filter(|other| **other != site);
+            let contents = others.map(|other| (format!("{other}.orders"), records(other, count)));
+            contents
+                .chain([("orders".to_owned(), records(site, counts[0].max(counts[1]).max(counts[2])))])
+                .collect()
+        };
+        sites.iter().zip(counts).map(|(site, count)| ((*site).to_owned(), of(site, count))).collect()
+    };
+    produce(0, 5);
+    let start = |site: &str| world.start_into(&file, &[site]);
+    let (a, b, c) = (start("A"), start("B"), start("C"));
+    world.settle(&wanted([5, 5, 5])).await;
+    c.stop().await;
+    produce(5, 9);
+    world.settle(&wanted([9, 9, 5])).await;
+    let c = start("C");
+    world.settle(&wanted([9, 9, 9])).await;
+    // Heartbeats of each pair come from the one process that writes to its target.
+    for site in sites {
+        let beats = world.site(site).read_all("heartbeats", 0, Isolation::ReadUncommitted).unwrap();
+        let keys: BTreeSet<Bytes> = beats.into_iter().filter_map(|logged| logged.record.key).collect();
+        assert_eq!(keys.len(), 2, "{site}: {keys:?}");
+    }
+    for process in [a, b, c] {
+        process.stop().await;
+    }
     for cluster in world.sites.values() {
         assert!(cluster.violations().is_empty(), "{:?}", cluster.violations());
     }
@@ -300,4 +358,46 @@ async fn two_names_of_one_cluster_are_refused() {
     let topics: Vec<String> = world.site("A").topics().into_iter().map(|(name, _)| name).collect();
     let made: Vec<&String> = topics.iter().filter(|name| !name.starts_with("__")).collect();
     assert_eq!(made, ["orders"], "nothing was made there");
+}
+
+/// Two files name the same two clusters differently, and each copies one way. Nothing in a name tells that what came from A
+/// came from X; the clusters' ids do, so nothing goes round, heartbeats neither.
+#[tokio::test(start_paused = true)]
+async fn two_files_with_other_names_for_the_same_clusters_make_no_loop() {
+    let world = World::new(&["A", "B"]).await;
+    let renamed = |file: &str| file.replace("A.boot", "X.boot").replace("B.boot", "Y.boot");
+    let there = world.file(&["A->B"], "topics.exclude = mm2.*");
+    let back = renamed(&world.file(&["Y->X"], "topics.exclude = mm2.*")).replace("= A, B", "= X, Y");
+    world.produce("A", "orders", 0, 5);
+    let first = world.start_into(&there, &[]);
+    let wanted = |count: usize, back: usize| {
+        let records = |site: &str, topic: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{site}-{topic}-{number}")).collect()
+        };
+        let orders = records("A", "orders", count);
+        let mut contents = BTreeMap::from([
+            ("A".to_owned(), Contents::from([("orders".to_owned(), orders.clone())])),
+            ("B".to_owned(), Contents::from([("A.orders".to_owned(), orders)])),
+        ]);
+        if back > 0 {
+            let answers = records("B", "answers", back);
+            contents.get_mut("A").unwrap().insert("Y.answers".to_owned(), answers.clone());
+            contents.get_mut("B").unwrap().insert("answers".to_owned(), answers);
+        }
+        contents
+    };
+    world.settle(&wanted(5, 0)).await;
+    world.produce("B", "answers", 0, 4);
+    let second = world.start_into(&back, &[]);
+    world.settle(&wanted(5, 4)).await;
+    world.produce("A", "orders", 5, 9);
+    world.settle(&wanted(9, 4)).await;
+    let heartbeats = |site: &str| -> Vec<String> {
+        let names = world.site(site).topics().into_iter().map(|(name, _)| name);
+        names.filter(|name| name.ends_with("heartbeats")).collect()
+    };
+    assert_eq!(heartbeats("A"), ["Y.heartbeats", "heartbeats"]);
+    assert_eq!(heartbeats("B"), ["A.heartbeats", "heartbeats"]);
+    first.stop().await;
+    second.stop().await;
 }

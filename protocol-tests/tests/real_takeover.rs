@@ -3,7 +3,7 @@
 use protocol_tests::Result;
 use protocol_tests::compare::compare_records;
 use protocol_tests::flow::FlowFile;
-use protocol_tests::kafka::{ClusterSpec, Codec, Isolation, MirrorMaker, ProducerKind, Step};
+use protocol_tests::kafka::{ClusterSpec, Codec, ConnectWorker, Isolation, MirrorMaker, ProducerKind, Step};
 use protocol_tests::mirror::Kmirror;
 use protocol_tests::pair::{Pair, PairCell};
 use protocol_tests::process::tail;
@@ -90,7 +90,78 @@ fn exactly_once_tasks_that_were_killed_are_fenced_and_nothing_is_missing_or_ther
     let count = wait_committed(pair, &mut kmirror, &flow, "exact")?;
     assert_eq!(count as i64, 2 * sent);
     assert_eq!(kmirror.stop(TIMEOUT)?, 0, "{}", kmirror.output());
-    Ok(())
+
+    // And back: the same MirrorMaker goes on exactly where kmirror stood, under the ids that were fenced.
+    let more: Vec<TestRecord> = (0..50).map(|number| TestRecord::new("back", number.to_string())).collect();
+    pair.java().produce(&pair.a.bootstrap(), "exact", &more)?;
+    let mirror = MirrorMaker::start(flow.text(), &JVM)?;
+    let read = |bootstrap: String, topic: &str| pair.java().read(&bootstrap, topic, Isolation::ReadCommitted);
+    let count = wait_for("MirrorMaker to go on", TIMEOUT, || {
+        let (wanted, found) = (read(pair.a.bootstrap(), "exact")?, read(pair.b.bootstrap(), "Eos.exact")?);
+        Ok(match compare_records(&wanted, &found) {
+            Ok(count) => Look::Done(count),
+            Err(difference) => Look::Pending(format!("{difference}\n{}", tail(&mirror.output(), 30))),
+        })
+    })?;
+    assert_eq!(count as i64, 2 * sent + 50);
+    mirror.stop()
+}
+
+/// A source connector inside a real Connect cluster: kmirror goes on from the cluster's own offsets topic, and the worker from
+/// what kmirror has left there.
+#[test]
+fn a_connector_of_a_connect_cluster_is_taken_over_and_given_back() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    pair.source().create_topic("connected", 2, &[])?;
+    let produce = |numbers: std::ops::Range<i32>| {
+        let records: Vec<TestRecord> =
+            numbers.map(|number| TestRecord::new(number.to_string(), number.to_string())).collect();
+        pair.java().produce(&pair.a.bootstrap(), "connected", &records).map(drop)
+    };
+    let bytes = "org.apache.kafka.connect.converters.ByteArrayConverter";
+    let worker = format!(
+        "bootstrap.servers = {}\ngroup.id = the-cluster\nkey.converter = {bytes}\nvalue.converter = {bytes}\n\
+         offset.storage.topic = the-offsets\noffset.storage.partitions = 3\nconfig.storage.topic = the-configs\n\
+         status.storage.topic = the-status\noffset.storage.replication.factor = 1\nconfig.storage.replication.factor = 1\n\
+         status.storage.replication.factor = 1\noffset.flush.interval.ms = 1000\n",
+        pair.b.bootstrap()
+    );
+    let config = serde_json::json!({
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "Con",
+        "target.cluster.alias": "B",
+        "source.cluster.bootstrap.servers": pair.a.bootstrap(),
+        "target.cluster.bootstrap.servers": pair.b.bootstrap(),
+        "topics": "connected",
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "sync.topic.acls.enabled": "false",
+    });
+    let flow = pair
+        .flow("Con")
+        .topics("connected")
+        .single_replicas()
+        .set("kmirror.connect.offsets.topic", "the-offsets")
+        .set("kmirror.connect.source.connector", "my-mirror")
+        .set("kmirror.connect.config.topic", "the-configs")
+        .set("kmirror.connect.group.id", "the-cluster");
+    produce(0..50)?;
+    let connect = ConnectWorker::start(&worker, &JVM)?;
+    connect.put_config("my-mirror", &config.to_string())?;
+    assert_eq!(pair.wait_equal(&flow, "connected", Isolation::ReadUncommitted, TIMEOUT)?, 50);
+    connect.stop()?;
+    produce(50..100)?;
+    let mut kmirror = run(&flow)?;
+    assert_eq!(
+        pair.wait_mirrored(&mut kmirror, &flow, "connected", Isolation::ReadUncommitted, TIMEOUT)?,
+        100
+    );
+    assert!(kmirror.output().contains("positions read flow=Con->B partitions=2"), "{}", kmirror.output());
+    assert_eq!(kmirror.stop(TIMEOUT)?, 0, "{}", kmirror.output());
+    produce(100..150)?;
+    let connect = ConnectWorker::start(&worker, &JVM)?;
+    assert_eq!(pair.wait_equal(&flow, "connected", Isolation::ReadUncommitted, TIMEOUT)?, 150);
+    connect.stop()
 }
 
 /// A task's producer that is alive and in the middle of a transaction, while its worker's group has no members.

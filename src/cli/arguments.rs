@@ -126,6 +126,9 @@ pub(crate) struct Plan {
     /// For programs: one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
+    /// How long to wait for a cluster that does not answer.
+    #[arg(long, value_parser = duration, default_value = "30s", value_name = "TIME")]
+    pub(crate) give_up_after: Duration,
 }
 
 /// `kmirror acls`.
@@ -156,10 +159,11 @@ pub(crate) struct Positions {
     /// Only this flow, as A->B.
     #[arg(long, value_name = "SOURCE->TARGET")]
     pub(crate) flow: Option<String>,
-    /// Only topics of the source whose whole name matches this Java regular expression.
+    /// Only topics of the source whose whole name matches this Java regular expression; one that matches none is an error.
     #[arg(long, value_name = "REGEX", conflicts_with = "set")]
     pub(crate) topics: Option<String>,
-    /// Copy a partition from this source offset on; can be given several times.
+    /// Copy a partition from this source offset on; can be given several times. Of a topic that the flow copies, and
+    /// within what the partition holds.
     #[arg(long, value_parser = partition_offset, value_name = "TOPIC:PARTITION=OFFSET")]
     pub(crate) set: Vec<(TopicPartition, i64)>,
     /// Copy everything again that the source still has.
@@ -177,6 +181,9 @@ pub(crate) struct Positions {
     /// For programs: one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
+    /// How long to wait for a cluster that does not answer.
+    #[arg(long, value_parser = duration, default_value = "30s", value_name = "TIME")]
+    pub(crate) give_up_after: Duration,
 }
 
 /// `TOPIC:PARTITION=OFFSET`.

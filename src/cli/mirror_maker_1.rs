@@ -145,7 +145,7 @@ pub(crate) fn main(arguments: &MirrorMaker, logging: &Logging) -> ExitCode {
         return if arguments.plan { ExitCode::FAILURE } else { Exit::Usage.into() };
     };
     if arguments.plan {
-        return plan::show(settings, false);
+        return plan::show(settings, plan::Form::Text, plan::GIVE_UP_AFTER);
     }
     let run = Run {
         file: arguments.producer_config.clone(),

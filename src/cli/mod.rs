@@ -18,6 +18,7 @@ mod output;
 mod plan;
 mod positions;
 mod program_text;
+mod reach;
 mod render;
 mod run;
 mod signals;

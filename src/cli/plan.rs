@@ -1,6 +1,6 @@
 //! `kmirror plan`: what each flow of a file would do to its target now. Nothing is changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,19 +10,35 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::Plan;
 use super::output;
+use super::reach::{Clusters, patiently};
 use super::render;
 use super::run::runtime;
-use crate::client::{Cluster, ConfigChange, TopicAcl};
+use crate::client::{ConfigChange, TopicAcl};
 use crate::config::{self, Options, Outside, Settings};
-use crate::mirror::dry_run::{FlowPlan, TopicChange, TopicPlan, plan_flow};
+use crate::mirror::ProcessSettings;
+use crate::mirror::dry_run::{FlowPlan, TopicChange, TopicPlan, plan_flow, plan_heartbeats};
 use crate::seam::Seam;
 
 /// The exit codes, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
+A cluster that does not answer is named within seconds, and given up after --give-up-after.
+
 Exit codes:
   0    nothing would be changed
   1    the file is at fault, a cluster does not answer, or the plan cannot be written
   2    something would be changed";
+
+/// How long a cluster that does not answer is waited for, where the command line does not say.
+pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
+
+/// What a plan looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Lines for people.
+    Text,
+    /// One document for programs.
+    Json,
+}
 
 type Planned = Vec<(String, Result<FlowPlan, String>)>;
 
@@ -34,19 +50,23 @@ pub(crate) fn main(arguments: &Plan) -> ExitCode {
         render::say_why_not(&report);
         return ExitCode::from(1);
     };
-    show(settings, arguments.json)
+    let form = if arguments.json { Form::Json } else { Form::Text };
+    show(settings, form, arguments.give_up_after)
 }
 
 /// Prints what the flows of settings would do.
-pub(crate) fn show(settings: Settings, json: bool) -> ExitCode {
+pub(crate) fn show(settings: Settings, form: Form, give_up_after: Duration) -> ExitCode {
     let planned = match runtime() {
-        Ok(runtime) => runtime.block_on(plan(settings)),
+        Ok(runtime) => runtime.block_on(plan(settings.process, give_up_after)),
         Err(error) => {
             tracing::error!("the runtime cannot start: {error}");
             return ExitCode::from(1);
         }
     };
-    let text = if json { document(&planned) } else { text(&planned) };
+    let text = match form {
+        Form::Json => document(&planned),
+        Form::Text => text(&planned),
+    };
     match output::print(&text) {
         Ok(()) => exit_code(&planned),
         Err(_) => ExitCode::from(1),
@@ -63,24 +83,38 @@ fn exit_code(planned: &Planned) -> ExitCode {
     })
 }
 
-async fn plan(settings: Settings) -> Planned {
-    let seam = Seam::real();
-    let clusters: BTreeMap<Arc<str>, Cluster> = settings
-        .process
-        .clusters
-        .into_iter()
-        .map(|(alias, settings)| (alias, Cluster::new(seam.clone(), settings)))
-        .collect();
+async fn plan(process: ProcessSettings, give_up_after: Duration) -> Planned {
+    let clusters = Clusters::reach(&Seam::real(), process.clusters, give_up_after).await;
     let mut planned = Vec::new();
-    for flow in settings.process.flows {
-        let name = format!("{}->{}", flow.source, flow.target);
-        let plan = match (clusters.get(&flow.source), clusters.get(&flow.target)) {
-            (Some(source), Some(target)) => plan_flow(&Arc::new(flow), source, target).await,
-            _ => Err("a cluster has no settings".to_owned()),
+    let names: BTreeSet<String> = process.flows.iter().map(|flow| pair(&flow.source, &flow.target)).collect();
+    for flow in process.flows {
+        let name = pair(&flow.source, &flow.target);
+        let plan = match clusters.pair(&flow.source, &flow.target) {
+            Ok((source, target)) => {
+                let flow = Arc::new(flow);
+                patiently(&name, &[source, target], plan_flow(&flow, &process.heartbeats, source, target))
+                    .await
+            }
+            Err(reason) => Err(reason),
         };
         planned.push((name, plan));
     }
+    for heartbeats in &process.heartbeats {
+        let name = pair(&heartbeats.source, &heartbeats.target);
+        if names.contains(&name) {
+            continue;
+        }
+        let plan = match clusters.one(&heartbeats.target) {
+            Ok(target) => patiently(&name, &[target], plan_heartbeats(heartbeats, target)).await,
+            Err(reason) => Err(reason),
+        };
+        planned.push((format!("{name}  (heartbeats alone)"), plan));
+    }
     planned
+}
+
+fn pair(source: &str, target: &str) -> String {
+    format!("{source}->{target}")
 }
 
 fn text(planned: &Planned) -> String {

@@ -10,13 +10,14 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::Positions;
 use super::exit::Exit;
+use super::reach::{Clusters, patiently};
 use super::render;
 use super::run::{failed, runtime};
-use crate::client::Cluster;
+use crate::client::{self, Cluster};
 use crate::config::{self, Options, Outside, Settings};
 use crate::mirror::positions::{self, Change, FlowPositions, Moves, PartitionPosition, execute, plan};
 use crate::mirror::state::TopicPartition;
-use crate::mirror::{FlowSettings, PatternList};
+use crate::mirror::{FlowSettings, PatternList, ProcessSettings};
 use crate::seam::Seam;
 
 /// Words for `--help`.
@@ -25,10 +26,12 @@ Without an option that moves, positions are shown. With one, what would be moved
 or with MirrorMaker, is never moved. Offsets are those of the source: the next one to be copied. They are stored where MirrorMaker
 keeps its own as well, so that either goes on from there.
 
+A cluster that does not answer is named within seconds, and given up after --give-up-after.
+
 Exit codes:
   0    shown, or moved
-  1    some partitions could not be moved; the others were
-  2    the command line or the file is at fault; nothing was done
+  1    some partitions could not be moved, or there was nothing to move; the others were moved
+  2    the command line or the file is at fault, or --topics matches no topic; nothing was done
   3    the flow runs, or a cluster does not answer; nothing was done";
 
 /// What came of a flow.
@@ -36,6 +39,16 @@ struct Outcome {
     positions: FlowPositions,
     moves: Option<Moves>,
     executed: bool,
+}
+
+impl Outcome {
+    fn is_empty(&self) -> bool {
+        self.positions.partitions.is_empty()
+    }
+
+    fn name(&self) -> String {
+        format!("{}->{}", self.positions.source, self.positions.target)
+    }
 }
 
 pub(crate) fn main(arguments: &Positions) -> Exit {
@@ -61,12 +74,22 @@ pub(crate) fn main(arguments: &Positions) -> Exit {
         Ok(outcomes) => outcomes,
         Err(reason) => return failed(&reason),
     };
+    if let Some(pattern) = arguments.topics.as_ref().filter(|_| outcomes.iter().all(Outcome::is_empty)) {
+        let flows: Vec<String> = outcomes.iter().map(Outcome::name).collect();
+        tracing::error!("--topics {pattern} matches no topic of {}", flows.join(", "));
+        return Exit::Usage;
+    }
     let text = if arguments.json { document(&outcomes) } else { text(&outcomes) };
     // A reader that went away, as `head` does, is no failure.
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let refused = |outcome: &Outcome| outcome.moves.as_ref().is_some_and(|moves| !moves.refused.is_empty());
-    if outcomes.iter().any(refused) { Exit::Incomplete } else { Exit::Done }
+    let fell_short =
+        |moves: &Moves| !moves.refused.is_empty() || (moves.moves.is_empty() && arguments.set.is_empty());
+    if outcomes.iter().any(|outcome| outcome.moves.as_ref().is_some_and(fell_short)) {
+        Exit::Incomplete
+    } else {
+        Exit::Done
+    }
 }
 
 fn change(arguments: &Positions) -> Result<Option<Change>, String> {
@@ -113,26 +136,25 @@ async fn work(
     change: Option<&Change>,
     topics: Option<&PatternList>,
 ) -> Result<Vec<Outcome>, String> {
-    let seam = Seam::real();
-    let clusters: BTreeMap<Arc<str>, Cluster> = settings
-        .process
-        .clusters
-        .clone()
-        .into_iter()
-        .map(|(alias, settings)| (alias, Cluster::new(seam.clone(), settings)))
-        .collect();
+    let process = &settings.process;
+    let clusters = Clusters::reach(&Seam::real(), of_flows(process, &flows), arguments.give_up_after).await;
     let mut outcomes = Vec::new();
     for flow in flows {
         let name = format!("{}->{}", flow.source, flow.target);
         let told = |reason: String| format!("{name}: {reason}");
-        let (Some(source), Some(target)) = (clusters.get(&flow.source), clusters.get(&flow.target)) else {
-            return Err(told("a cluster has no settings".to_owned()));
-        };
+        let (source, target) = clusters.pair(&flow.source, &flow.target).map_err(told)?;
         let flow = Arc::new(flow);
-        let outcome = one(&flow, source, target, arguments, change, topics).await.map_err(told)?;
-        outcomes.push(outcome);
+        let work = one(&flow, source, target, arguments, change, topics);
+        outcomes.push(patiently(&name, &[source, target], work).await.map_err(told)?);
     }
     Ok(outcomes)
+}
+
+/// What is not asked need not answer.
+fn of_flows(process: &ProcessSettings, flows: &[FlowSettings]) -> BTreeMap<Arc<str>, client::Settings> {
+    let is_asked = |alias: &Arc<str>| flows.iter().any(|flow| flow.source == *alias || flow.target == *alias);
+    let clusters = process.clusters.iter().filter(|(alias, _)| is_asked(alias));
+    clusters.map(|(alias, settings)| (alias.clone(), settings.clone())).collect()
 }
 
 async fn one(
@@ -199,6 +221,9 @@ fn shown(text: &mut String, positions: &FlowPositions) {
         ]);
     }
     table(text, &rows);
+    for (topic, reason) in &positions.left_out {
+        let _ = writeln!(text, "  {topic} is not copied now: {reason}");
+    }
 }
 
 fn moved(text: &mut String, positions: &FlowPositions, moves: &Moves) {
@@ -214,9 +239,11 @@ fn moved(text: &mut String, positions: &FlowPositions, moves: &Moves) {
             note,
         ]);
     }
-    for (partition, reason) in &moves.refused {
-        let (topic, number) = (partition.topic.to_string(), partition.partition.to_string());
-        rows.push([topic, number, before(partition), "-".to_owned(), format!("cannot be moved: {reason}")]);
+    for (words, partitions) in [("cannot be moved", &moves.refused), ("not moved", &moves.skipped)] {
+        for (partition, reason) in partitions {
+            let (topic, number) = (partition.topic.to_string(), partition.partition.to_string());
+            rows.push([topic, number, before(partition), "-".to_owned(), format!("{words}: {reason}")]);
+        }
     }
     table(text, &rows);
 }
@@ -268,17 +295,19 @@ fn flow_document(Outcome { positions, moves, executed }: &Outcome) -> Value {
     document.insert("state_topic".to_owned(), json!(positions.state_topic));
     document.insert("alive".to_owned(), json!(positions.alive));
     document.insert("partitions".to_owned(), positions.partitions.iter().map(partition).collect());
+    let left_out = positions.left_out.iter().map(|(topic, reason)| (topic.to_string(), json!(reason)));
+    document.insert("left_out".to_owned(), Value::Object(left_out.collect()));
     if let Some(moves) = moves {
         let moved = moves.moves.iter().map(|(partition, to)| {
             let before = positions.partitions.get(partition).and_then(|position| position.next);
             join(place(partition), json!({ "position": before, "new_position": to.to, "note": to.note }))
         });
-        let refused = moves
-            .refused
-            .iter()
-            .map(|(partition, reason)| join(place(partition), json!({ "reason": reason })));
+        let with_reason = |(partition, reason): (&TopicPartition, &String)| {
+            join(place(partition), json!({ "reason": reason }))
+        };
         document.insert("moves".to_owned(), moved.collect());
-        document.insert("refused".to_owned(), refused.collect());
+        document.insert("refused".to_owned(), moves.refused.iter().map(with_reason).collect());
+        document.insert("skipped".to_owned(), moves.skipped.iter().map(with_reason).collect());
         document.insert("executed".to_owned(), json!(executed));
     }
     Value::Object(document)

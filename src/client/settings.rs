@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::net::{self, HostPort};
 
+/// Addresses of a cluster that are named.
+const ADDRESSES_SHOWN_MAX: usize = 3;
+
 /// Settings of everything that talks to one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -33,6 +36,14 @@ impl Settings {
             default_api_timeout: Duration::from_millis(60_000),
             net: net::Settings::default(),
         }
+    }
+
+    /// The cluster with its addresses, for people.
+    pub fn title(&self) -> String {
+        let servers = &self.bootstrap_servers;
+        let shown: Vec<String> = servers.iter().take(ADDRESSES_SHOWN_MAX).map(ToString::to_string).collect();
+        let more = if servers.len() > ADDRESSES_SHOWN_MAX { ", …" } else { "" };
+        format!("cluster {} ({}{more})", self.alias, shown.join(", "))
     }
 }
 

@@ -13,7 +13,7 @@ use super::scoping::{self, Scope};
 use super::security;
 use super::translation;
 use super::values;
-use super::{Options, admin, circles, flow};
+use super::{Options, admin, circles, flow, naming};
 use crate::client::{self, HostPort, IsolationLevel};
 use crate::mirror::mm2::settings::HeartbeatSettings;
 use crate::mirror::{FlowSettings, ProcessSettings};
@@ -53,7 +53,8 @@ pub(super) fn build(
     let flows: Vec<FlowSettings> =
         pairs.iter().map(|(source, target)| builder.flow(source, target, &mut heartbeats)).collect();
     heartbeats.extend(builder.heartbeats(&pairs, &used, targets));
-    circles::check(&flows, builder.problems);
+    let elsewhere = builder.flows_elsewhere(&pairs);
+    circles::check(&[flows.as_slice(), &elsewhere].concat(), flows.len(), builder.problems);
     circles::check_aliases(&flows, &clusters, builder.problems);
     let sections = builder.sections;
     Built {
@@ -130,6 +131,32 @@ impl Builder<'_> {
         kept
     }
 
+    /// Flows that are enabled and that `--clusters` leaves to other processes: together with ours they may form a circle.
+    /// What else is wrong with them is for these processes to say.
+    fn flows_elsewhere(&self, pairs: &[(String, String)]) -> Vec<FlowSettings> {
+        let (clusters, raw) = (&self.linted.clusters, &self.linted.raw);
+        let mut problems = Problems::default();
+        let mut section = Section { title: String::new(), settings: Vec::new() };
+        let all = clusters.iter().flat_map(|source| clusters.iter().map(move |target| (source, target)));
+        let is_ours =
+            |source: &str, target: &str| pairs.iter().any(|pair| pair.0 == source && pair.1 == target);
+        all.filter(|(source, target)| source != target && !is_ours(source, target))
+            .filter(|(source, target)| self.is_enabled(source, target))
+            .map(|(source, target)| {
+                let scopes = flow::Scopes::new(raw, source, target);
+                let mut reader = Reader {
+                    entries: &self.linted.entries,
+                    source: self.source,
+                    problems: &mut problems,
+                    section: &mut section,
+                    scope: &scopes.connector,
+                    prefix: "",
+                };
+                flow::read(&mut reader, &scopes, source, target, clusters)
+            })
+            .collect()
+    }
+
     /// `MirrorMakerConfig.clusterPairs`: a top-level `enabled` reaches a connector only where its herder runs for the
     /// sake of heartbeats.
     fn is_enabled(&self, source: &str, target: &str) -> bool {
@@ -156,6 +183,10 @@ impl Builder<'_> {
             let asked = cluster.get(&format!("{}.security.protocol", client.name()));
             let has = scope.get("security.protocol");
             self.read(&mut section, &scope, |reader| security::refuse_other(reader, asked, has, alias));
+        }
+        if let Err(reason) = naming::alias(alias) {
+            let help = "topics of the flow's own carry it, as mm2-offsets.<alias>.internal; MirrorMaker fails at its start";
+            self.problems.push(Problem::error(format!("the alias {alias:?} {reason}")).help(help));
         }
         if missing {
             let help = format!("write {alias}.bootstrap.servers = host:9092");

@@ -12,14 +12,15 @@ use super::reader::Problems;
 use crate::client::{self, HostPort};
 use crate::mirror::FlowSettings;
 
-/// Looks for circles among the flows of a file.
-pub(super) fn check(flows: &[FlowSettings], problems: &mut Problems) {
+/// Looks for circles among the flows of a file that one of the first `ours` is part of; the others run in other processes.
+pub(super) fn check(flows: &[FlowSettings], ours: usize, problems: &mut Problems) {
     let mut seen = BTreeSet::new();
     for (index, _) in flows.iter().enumerate().filter(|(_, flow)| hides(flow)) {
         let Some(circle) = circle(flows, index) else { continue };
         let mut members = circle.clone();
         members.sort_unstable();
-        if seen.insert(members) {
+        let is_ours = members.first().is_some_and(|&first| first < ours);
+        if is_ours && seen.insert(members) {
             problems.push(judge(&circle.iter().map(|&index| &flows[index]).collect::<Vec<_>>()));
         }
     }

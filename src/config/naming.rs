@@ -56,6 +56,16 @@ pub(super) fn read(reader: &mut Reader<'_>, flow: &mut FlowSettings, clusters: &
     }
 }
 
+/// Whether topics can be named after a cluster: the longest is `mm2-offset-syncs.<alias>.internal`, and Kafka allows 249 bytes.
+pub(super) fn alias(alias: &str) -> Result<(), String> {
+    const BYTES_MAX: usize = 249 - "mm2-offset-syncs.".len() - ".internal".len();
+    if let Some(character) = alias.chars().find(|&character| !is_topic_character(character)) {
+        return Err(format!("has {character:?}, which cannot stand in a topic's name"));
+    }
+    let is_too_long = alias.len() > BYTES_MAX;
+    if is_too_long { Err(format!("has {} bytes, {BYTES_MAX} are allowed", alias.len())) } else { Ok(()) }
+}
+
 /// What only some files have is noted only then.
 fn noted(reader: &mut Reader<'_>, key: &str) -> Option<Setting> {
     if reader.scope.contains_key(key) { reader.get(key, Fallback::Theirs("")) } else { None }

@@ -572,3 +572,42 @@ proptest::proptest! {
         }
     }
 }
+
+/// A process that runs one of two flows is half of a circle all the same.
+#[test]
+fn a_circle_is_found_whichever_of_its_flows_this_process_runs() {
+    let identity = "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n";
+    let check = |targets: &[&str], more: &str| {
+        let text = format!(
+            "clusters=A,B,C\nA.bootstrap.servers=a:9092\nB.bootstrap.servers=b:9092\nC.bootstrap.servers=c:9092\n\
+             A->B.enabled=true\nB->A.enabled=true\nA->C.enabled=true\n{identity}{more}"
+        );
+        let clusters: Vec<String> = targets.iter().map(|&target| target.to_owned()).collect();
+        let options = Options { clusters: &clusters, ..Options::default() };
+        let report = load("mm2.properties", text.as_bytes(), &options);
+        report.problems.iter().any(|problem| problem.message.contains("go round without end"))
+    };
+    for targets in [&[][..], &["A"], &["B"], &["A", "C"]] {
+        assert!(check(targets, ""), "{targets:?}");
+    }
+    assert!(!check(&["C"], ""), "the circle is of others");
+    assert!(!check(&["B"], "A->B.topics=a\nB->A.topics=b\n"), "no topic goes round");
+}
+
+/// MirrorMaker finds out when it creates its topics.
+#[test]
+fn an_alias_that_no_topic_can_be_named_after_is_refused() {
+    let check = |alias: &str| {
+        let text = format!(
+            "clusters={alias},B\n{alias}.bootstrap.servers=a:9092\nB.bootstrap.servers=b:9092\n{alias}->B.enabled=true\n"
+        );
+        let problems = load_text(&text).problems;
+        let errors = problems.into_iter().filter(|problem| problem.severity == Severity::Error);
+        errors.map(|problem| problem.message).next()
+    };
+    for fine in ["A", "us-east_1.prod", &"a".repeat(223)] {
+        assert_eq!(check(fine), None, "{fine}");
+    }
+    assert_eq!(check("A/1").unwrap(), "the alias \"A/1\" has '/', which cannot stand in a topic's name");
+    assert!(check(&"a".repeat(224)).unwrap().contains("has 224 bytes, 223 are allowed"));
+}

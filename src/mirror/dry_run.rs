@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use super::groups::select::selects_group;
 use super::member::GroupReader;
-use super::mm2::settings::OffsetSyncsLocation;
+use super::mm2::settings::{HeartbeatSettings, OffsetSyncsLocation};
+use super::origins::Origins;
 use super::partitioning::{Choice, choose_all};
 use super::takeover::{self, TargetState};
 use super::topics::configs::{remote_configs, replication_factor};
 use super::topics::diff::{Action, Selector, Topics, topics_of};
 use super::topics::sync;
-use super::{FlowSettings, OnPaused, PolicyKind, Selection, kmirror_topic};
+use super::{FlowSettings, OnPaused, PolicyKind, ReplicationPolicy, Selection, kmirror_topic};
 use crate::client::{Cluster, ConfigChange, TopicAcl, Topics as Asked};
 
 /// Everything that a flow would do, and what it would leave alone.
@@ -105,12 +106,14 @@ impl TopicPlan {
     }
 }
 
-/// Compares both clusters of a flow.
+/// Compares both clusters of a flow. `heartbeats` are those of the whole process: what is written on the source by another
+/// flow's pair is copied like any other topic.
 ///
 /// # Errors
 /// In words, when a cluster does not answer.
 pub async fn plan_flow(
     settings: &Arc<FlowSettings>,
+    heartbeats: &[HeartbeatSettings],
     source: &Cluster,
     target: &Cluster,
 ) -> Result<FlowPlan, String> {
@@ -120,6 +123,11 @@ pub async fn plan_flow(
         return Err(reason);
     }
     let (topics, remotes) = (topics_of(&there), topics_of(&here));
+    let mut origins = Origins::default();
+    if settings.group.is_none() {
+        origins.learn(source, target).await;
+    }
+    let settings = &Arc::new(FlowSettings { target_names: origins.names(), ..(**settings).clone() });
     let mut selector = Selector::new(settings.clone());
     let mut diff = selector.diff(&topics, &remotes);
     let choices = match &settings.group {
@@ -139,7 +147,7 @@ pub async fn plan_flow(
         target: settings.target.clone(),
         left_out: left_out.collect(),
         refused: diff.refused.clone(),
-        internal_topics: internal_topics(settings, &topics, &remotes),
+        internal_topics: internal_topics(settings, heartbeats, &mut selector, &topics, &remotes),
         ..FlowPlan::default()
     };
     plan_topics(&mut plan, settings, source, target, &diff.topics, here.brokers.len()).await?;
@@ -237,7 +245,14 @@ async fn plan_groups(plan: &mut FlowPlan, settings: &FlowSettings, source: &Clus
     }
 }
 
-fn internal_topics(settings: &FlowSettings, topics: &Topics, remotes: &Topics) -> Vec<InternalTopic> {
+/// The topics that a flow keeps for itself, and `heartbeats` with what becomes of them: they may be there on neither side yet.
+fn internal_topics(
+    settings: &FlowSettings,
+    heartbeats: &[HeartbeatSettings],
+    selector: &mut Selector,
+    topics: &Topics,
+    remotes: &Topics,
+) -> Vec<InternalTopic> {
     let (source, target) = (&settings.source, &settings.target);
     let translation = &settings.translation;
     let mut names = match settings.group {
@@ -254,6 +269,14 @@ fn internal_topics(settings: &FlowSettings, topics: &Topics, remotes: &Topics) -
             OffsetSyncsLocation::Target => (target, settings.policy.offset_syncs_topic(source)),
         });
     }
+    let name = ReplicationPolicy::default().heartbeats_topic();
+    if heartbeats.iter().any(|pair| pair.source == *source && pair.target == *target) {
+        names.push((target, name.to_owned()));
+    }
+    let comes_to_be = heartbeats.iter().any(|pair| pair.target == *source) && !topics.contains_key(name);
+    if comes_to_be && selector.select(&Arc::from(name)).is_replicated() {
+        names.push((target, settings.policy.remote_topic(source, name)));
+    }
     let there = |cluster: &Arc<str>, name: &str| {
         if cluster == source { topics.contains_key(name) } else { remotes.contains_key(name) }
     };
@@ -267,8 +290,24 @@ fn internal_topics(settings: &FlowSettings, topics: &Topics, remotes: &Topics) -
         .collect()
 }
 
+/// The heartbeats of a pair whose flow is off: MirrorMaker writes them all the same, and so does a run.
+///
+/// # Errors
+/// In words, when the cluster does not answer.
+pub async fn plan_heartbeats(pair: &HeartbeatSettings, target: &Cluster) -> Result<FlowPlan, String> {
+    let here = topics_of(&*target.refresh(Asked::All).await.map_err(|error| error.chain())?);
+    let name = ReplicationPolicy::default().heartbeats_topic();
+    let topic = InternalTopic {
+        cluster: pair.target.clone(),
+        is_there: here.contains_key(name),
+        name: name.to_owned(),
+    };
+    let (source, target) = (pair.source.clone(), pair.target.clone());
+    Ok(FlowPlan { source, target, internal_topics: vec![topic], ..FlowPlan::default() })
+}
+
 /// Why a topic is left out; `None` when it is replicated, or refused with a reason of its own.
-fn rule(selection: &Selection, settings: &FlowSettings) -> Option<String> {
+pub(super) fn rule(selection: &Selection, settings: &FlowSettings) -> Option<String> {
     match selection {
         Selection::Replicated | Selection::Heartbeats => None,
         Selection::NameTooLong { .. } | Selection::MatchGivenUp => None,
@@ -278,6 +317,9 @@ fn rule(selection: &Selection, settings: &FlowSettings) -> Option<String> {
         Selection::Elsewhere { holder } => Some(format!("{holder} takes it")),
         Selection::Cycle { alias } if *alias == *settings.target => {
             Some(format!("a cycle: it came from {alias}"))
+        }
+        Selection::Cycle { alias } if settings.target_names.iter().any(|name| **name == **alias) => {
+            Some(format!("a cycle: it came from {}, which another file calls {alias}", settings.target))
         }
         Selection::Cycle { alias } => Some(format!("a cycle: its name carries {alias}")),
     }

@@ -21,6 +21,7 @@ pub mod member;
 pub mod mm2;
 mod name_format;
 pub mod offset_map;
+mod origins;
 mod partitioning;
 mod plain_patterns;
 mod plan;

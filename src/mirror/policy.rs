@@ -129,7 +129,8 @@ pub fn selects(settings: &FlowSettings, topic: &str) -> Selection {
         (_, Ok(true)) => return Selection::Excluded,
         (Err(_), _) | (_, Err(_)) => return Selection::MatchGivenUp,
     };
-    if let Some(alias) = policy.cycle(&settings.source, &settings.target, topic) {
+    let mut names = std::iter::once(&settings.target).chain(settings.target_names.iter());
+    if let Some(alias) = names.find_map(|name| policy.cycle(&settings.source, name, topic)) {
         return Selection::Cycle { alias: alias.to_owned() };
     }
     // Heartbeats are everybody's, so the first takes them.

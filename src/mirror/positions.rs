@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::dry_run;
 use super::lease::{Lease, LeaseState, group_id};
 use super::state::records::{Position, StateRecord};
 use super::state::{OpenError, Remembered, Standing, StoreOwner, TopicPartition, look};
@@ -36,8 +37,10 @@ pub struct FlowPositions {
     pub state_topic: String,
     /// Who runs the flow now; `None` when it stands still.
     pub alive: Option<String>,
-    /// Its partitions, in order.
+    /// Its partitions, in order; also those of topics that it copied once.
     pub partitions: BTreeMap<TopicPartition, PartitionPosition>,
+    /// Topics among them that the flow does not copy now, with the reason.
+    pub left_out: BTreeMap<Arc<str>, String>,
     topics: Topics,
     remotes: Topics,
 }
@@ -118,6 +121,8 @@ pub struct Moves {
     pub moves: BTreeMap<TopicPartition, Move>,
     /// By partition.
     pub refused: BTreeMap<TopicPartition, String>,
+    /// Partitions that a change of the whole flow does not mean, since the flow does not copy them now, with the reason.
+    pub skipped: BTreeMap<TopicPartition, String>,
 }
 
 /// Reads how far a flow is; of the topics that match, if any are named. Nothing is created.
@@ -142,6 +147,12 @@ pub async fn positions(
         partitions.extend((0..view.partitions).map(|index| TopicPartition::new(topic.clone(), index)));
     }
     partitions.retain(|partition| wanted(&partition.topic));
+    let names: BTreeSet<&Arc<str>> = partitions.iter().map(|partition| &partition.topic).collect();
+    let left_out = names.into_iter().filter_map(|topic| {
+        let reason = not_copied(settings, &mut selector, &there, topic)?;
+        Some((topic.clone(), reason))
+    });
+    let left_out = left_out.collect();
     let known = |partition: &&TopicPartition| is_there(&there, partition);
     let known: Vec<TopicPartition> = partitions.iter().filter(known).cloned().collect();
     let (starts, ends) = tokio::join!(
@@ -163,6 +174,7 @@ pub async fn positions(
         state_topic: kmirror_topic(&settings.source),
         alive,
         partitions: partitions.collect(),
+        left_out,
         topics: there,
         remotes: here,
     })
@@ -188,6 +200,25 @@ fn is_there(topics: &Topics, partition: &TopicPartition) -> bool {
     topics.get(&partition.topic).is_some_and(|view| (0..view.partitions).contains(&partition.partition))
 }
 
+/// Why the flow does not copy a topic now.
+fn not_copied(
+    settings: &FlowSettings,
+    selector: &mut Selector,
+    there: &Topics,
+    topic: &Arc<str>,
+) -> Option<String> {
+    if !there.contains_key(topic) {
+        return Some(format!("{} has no such topic", settings.source));
+    }
+    let selection = selector.select(topic);
+    if selection.is_replicated() {
+        return None;
+    }
+    let rule = dry_run::rule(selection, settings);
+    let rule = rule.unwrap_or_else(|| "it cannot be replicated (kmirror plan says why)".to_owned());
+    Some(format!("the flow leaves the topic out: {rule}"))
+}
+
 /// Who runs the flow now.
 async fn alive(settings: &FlowSettings, target: &Cluster) -> Result<Option<String>, String> {
     let lease = group_id(&settings.source, &settings.target);
@@ -202,30 +233,18 @@ async fn alive(settings: &FlowSettings, target: &Cluster) -> Result<Option<Strin
     Ok((theirs > 0).then(|| format!("{theirs} worker(s) of MirrorMaker run it: group {group}")))
 }
 
-/// Decides where each partition goes: all that are shown, or those that are named. As Kafka's own tools, it keeps them
-/// within the log.
+/// Decides where each partition goes. What is named goes exactly where it was sent, or is refused: an offset outside the
+/// log, or a topic that the flow does not copy, is a slip. A change of the whole flow means what the flow copies.
 ///
 /// # Errors
 /// In words, when the source cannot be asked at all.
 pub async fn plan(
-    settings: &FlowSettings,
+    settings: &Arc<FlowSettings>,
     source: &Cluster,
     positions: &FlowPositions,
     change: &Change,
 ) -> Result<Moves, String> {
-    let mut moves = Moves::default();
-    let named: BTreeSet<TopicPartition> = match change {
-        Change::Set(offsets) => offsets.keys().cloned().collect(),
-        Change::Earliest | Change::Latest | Change::Timestamp(_) => {
-            positions.partitions.keys().cloned().collect()
-        }
-    };
-    let (there, missing): (Vec<_>, Vec<_>) =
-        named.into_iter().partition(|partition| is_there(&positions.topics, partition));
-    for partition in missing {
-        let reason = format!("{} has no such partition", settings.source);
-        moves.refused.insert(partition, reason);
-    }
+    let (mut moves, there) = meant(settings, positions, change);
     let by_time = match change {
         Change::Timestamp(timestamp) => {
             offsets(settings, source, &there, OffsetSpec::Timestamp(*timestamp)).await
@@ -242,13 +261,12 @@ pub async fn plan(
         };
         let decided = (|| {
             let (start, end) = (of(&starts)?, of(&ends)?);
-            let wanted = match change {
-                Change::Set(offsets) => offsets[&partition],
-                Change::Earliest => start,
-                Change::Latest => end,
-                Change::Timestamp(_) => of(&by_time)?,
-            };
-            Ok(within(wanted, start, end))
+            match change {
+                Change::Set(offsets) => exactly(offsets[&partition], start, end),
+                Change::Earliest => Ok(within(start, start, end)),
+                Change::Latest => Ok(within(end, start, end)),
+                Change::Timestamp(_) => Ok(within(of(&by_time)?, start, end)),
+            }
         })();
         match decided {
             Ok(decided) => drop(moves.moves.insert(partition, decided)),
@@ -256,6 +274,45 @@ pub async fn plan(
         }
     }
     Ok(moves)
+}
+
+/// The partitions that a change means and that can be asked for; what cannot stands in the moves already.
+fn meant(
+    settings: &Arc<FlowSettings>,
+    positions: &FlowPositions,
+    change: &Change,
+) -> (Moves, Vec<TopicPartition>) {
+    let mut moves = Moves::default();
+    let mut selector = Selector::new(Arc::clone(settings));
+    let named: Vec<TopicPartition> = match change {
+        Change::Set(offsets) => offsets.keys().cloned().collect(),
+        Change::Earliest | Change::Latest | Change::Timestamp(_) => {
+            positions.partitions.keys().cloned().collect()
+        }
+    };
+    let mut there = Vec::new();
+    for partition in named {
+        let not_copied = not_copied(settings, &mut selector, &positions.topics, &partition.topic);
+        let missing = || format!("{} has no such partition", settings.source);
+        let gone = (!is_there(&positions.topics, &partition)).then(missing);
+        match (not_copied.or(gone), change) {
+            (None, _) => there.push(partition),
+            (Some(reason), Change::Set(_)) => drop(moves.refused.insert(partition, reason)),
+            (Some(reason), _) => drop(moves.skipped.insert(partition, reason)),
+        }
+    }
+    (moves, there)
+}
+
+/// An offset that somebody wrote.
+fn exactly(wanted: i64, start: i64, end: i64) -> Result<Move, String> {
+    if wanted > end {
+        return Err(format!("offset {wanted} is beyond the end of the partition, which is {end}"));
+    }
+    if wanted < start {
+        return Err(format!("offset {wanted} is before the log start, which is {start}"));
+    }
+    Ok(Move { to: wanted, note: None })
 }
 
 /// The source answers -1 when no record is as new as the time that was asked for.
@@ -367,6 +424,9 @@ mod tests {
 
     #[test]
     fn a_move_stays_within_the_log() {
+        for (wanted, is_taken) in [(10, true), (20, true), (15, true), (9, false), (21, false), (0, false)] {
+            assert_eq!(exactly(wanted, 10, 20).is_ok_and(|moved| moved.to == wanted), is_taken, "{wanted}");
+        }
         for (wanted, to, is_noted) in
             [(10, 10, false), (20, 20, false), (15, 15, false), (9, 10, true), (21, 20, true), (-1, 20, true)]
         {

@@ -42,6 +42,8 @@ pub struct FlowSettings {
     pub topics_exclude: PatternList,
     /// Topics of the flow that other processes take; none but while the flow is written.
     pub others: Arc<[OtherShare]>,
+    /// What other files call the target, as far as their flows to the source tell: nothing of these names is copied back.
+    pub target_names: Arc<[Arc<str>]>,
     /// `replication.policy.*`.
     pub policy: ReplicationPolicy,
     /// `kmirror.group.format`: what groups are called on the target; `None` keeps their ids.
@@ -152,6 +154,7 @@ impl FlowSettings {
             topics: list(&[".*"]),
             topics_exclude: list(topics_exclude_default(Compat::default())),
             others: Arc::default(),
+            target_names: Arc::default(),
             policy: ReplicationPolicy::default(),
             group_format: None,
             principal_map: PrincipalMap::default(),

@@ -137,6 +137,8 @@ pub struct TranslationStatus {
     pub offset_syncs: SyncsStatus,
     /// Groups; `None` while checkpoints are off or the flow is not written by this process.
     pub groups: Option<Arc<GroupsStatus>>,
+    /// Whether `emit.checkpoints.enabled` is false, so that there never are any.
+    pub are_groups_off: bool,
     /// Heartbeats that come over this flow, by source topic.
     pub heartbeats: BTreeMap<Arc<str>, LinkStatus>,
 }

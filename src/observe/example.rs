@@ -179,6 +179,7 @@ fn translation() -> TranslationStatus {
             last_error: None,
         },
         groups: Some(Arc::new(groups)),
+        are_groups_off: false,
         heartbeats: [
             (Arc::from("heartbeats"), link(1, Some(9_500))),
             (Arc::from("C.heartbeats"), link(2, None)),

@@ -88,7 +88,7 @@ fn flow(flow: &FlowStatus) -> Value {
         "topic_configs": flow.topic_configs.as_ref().map(followed),
         "topic_acls": flow.topic_acls.as_ref().map(followed),
         "offset_syncs": translation::offset_syncs(&flow.translation.offset_syncs),
-        "groups": flow.translation.groups.as_deref().map(translation::groups),
+        "groups": translation::groups_of(flow, detail(&flow.state)),
         "heartbeats": translation::links(&flow.translation.heartbeats),
         "membership": flow.membership.as_ref().map(membership),
         "events": flow.events.iter().map(event).collect::<Vec<Value>>(),

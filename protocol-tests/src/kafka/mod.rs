@@ -34,6 +34,6 @@ pub use gate::{RealKafka, RealMode, real_kafka};
 pub use groups::{GroupRead, MirrorView};
 pub use jars::{KafkaJars, KafkaVersion};
 pub use kmirror::record::Codec;
-pub use mirror_maker::{MirrorMaker, MirrorMaker1};
+pub use mirror_maker::{ConnectWorker, MirrorMaker, MirrorMaker1};
 pub use security::{Certificates, Listener, TOKEN_CLAIMS, USERS};
 pub use stored::{StoredBatch, committed_batches};

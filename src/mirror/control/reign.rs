@@ -19,7 +19,9 @@ use super::task::{End, Flow, Mailbox};
 use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Granted};
 use crate::client::{Error, ErrorCode, Topics as Asked};
+use crate::mirror::FlowSettings;
 use crate::mirror::member::MemberWatch;
+use crate::mirror::origins::Origins;
 use crate::mirror::plan::TargetLimits;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::Position;
@@ -39,6 +41,7 @@ pub(super) struct Reign {
     pub(super) started: Instant,
     pub(super) registry: Registry,
     pub(super) selector: Selector,
+    pub(super) origins: Origins,
     /// Positions that the owner told us with a restart.
     pub(super) positions: BTreeMap<TopicPartition, Position>,
     pub(super) limits: BTreeMap<Arc<str>, TargetLimits>,
@@ -73,6 +76,7 @@ impl Reign {
     pub(super) fn new(flow: Flow) -> Reign {
         Reign {
             selector: Selector::new(Arc::clone(&flow.settings)),
+            origins: Origins::default(),
             flow,
             started: Instant::now(),
             registry: Registry::default(),
@@ -113,7 +117,8 @@ impl Reign {
         }
         // Remote topics need no memory: they are made while it is read.
         let trouble = watch::Sender::new(None);
-        let begin = async { tokio::join!(self.open_store(&trouble), look_ahead(&flow)) };
+        let mut origins = std::mem::take(&mut self.origins);
+        let begin = async { tokio::join!(self.open_store(&trouble), look_ahead(&flow, &mut origins)) };
         let (source, target) = (name(&flow.source), name(&flow.target));
         let what = || {
             let why = because(trouble.borrow().clone(), &[&flow.source, &flow.target]);
@@ -128,6 +133,8 @@ impl Reign {
             Ok(store) => store,
             Err(end) => return end,
         };
+        self.origins = origins;
+        self.take_names();
         self.registry.plan(&ahead.planned);
         let mut has_seen_all = ahead.is_whole;
         let mut source_views = self.flow.source.watch();
@@ -191,6 +198,26 @@ impl Reign {
                 () = sleep_until_some(wake_at) => {}
             }
         }
+    }
+
+    /// Looks under which names others copy from the target to the source. Of a group's members nobody knows one, and all
+    /// names stay (MirrorMaker 1).
+    pub(super) async fn learn_origins(&mut self) {
+        if self.member.is_none() && self.origins.learn(&self.flow.source, &self.flow.target).await {
+            self.take_names();
+        }
+    }
+
+    fn take_names(&mut self) {
+        let (flow, names) = (&mut self.flow, self.origins.names());
+        if names == flow.settings.target_names {
+            return;
+        }
+        let (source, target) = (&flow.settings.source, &flow.settings.target);
+        let (calls, flow_name) = (names.join(", "), flow.name());
+        tracing::info!(target: "kmirror::control", flow = %flow_name, "another file calls {target} {calls}: what its flow has copied to {source} is not copied back");
+        flow.settings = Arc::new(FlowSettings { target_names: names, ..(*flow.settings).clone() });
+        self.selector = Selector::new(Arc::clone(&flow.settings));
     }
 
     /// Whether a topic that waits for its start is said not to be there: only an answer about all topics tells for sure.

@@ -16,12 +16,13 @@ use super::resolve::{Resolved, Wanted, resolve};
 use super::task::{End, Flow};
 use super::{ControlEvent, PartitionStart, TopicReady, TopicRef};
 use crate::client::{ClusterView, GroupOffsets};
-use crate::mirror::Partitioning;
+use crate::mirror::origins::Origins;
 use crate::mirror::start::Phase;
 use crate::mirror::state::records::{FlowStart, StateRecord};
 use crate::mirror::state::{PositionStore, Standing, StoreError, TopicPartition};
 use crate::mirror::topics::apply::{Failures, create_topics, describe_limits, grow_topics, warn_lowered};
 use crate::mirror::topics::diff::{Action, Diff, Selector, TopicDiff, topics_of};
+use crate::mirror::{FlowSettings, Partitioning};
 
 /// How long creating topics may take before the round goes on without them.
 const CREATE_WITHIN: Duration = Duration::from_secs(20);
@@ -42,6 +43,7 @@ impl Reign {
         {
             return Ok(());
         }
+        self.learn_origins().await;
         loop {
             let round = self.observe().await;
             let mut news = self.take_in(&round.ready);
@@ -321,14 +323,18 @@ pub(super) struct LookAhead {
 
 /// Makes remote topics that are missing before the first round, as many as go at once. What fails is for the round to say,
 /// which tries it again.
-pub(super) async fn look_ahead(flow: &Flow) -> LookAhead {
+pub(super) async fn look_ahead(flow: &Flow, origins: &mut Origins) -> LookAhead {
     if !refresh(flow).await {
         return LookAhead::default();
     }
     if flow.same_cluster().is_some() {
         return LookAhead { is_whole: true, planned: Vec::new() };
     }
-    let mut selector = Selector::new(flow.settings.clone());
+    if flow.settings.group.is_none() {
+        origins.learn(&flow.source, &flow.target).await;
+    }
+    let settings = FlowSettings { target_names: origins.names(), ..(*flow.settings).clone() };
+    let mut selector = Selector::new(Arc::new(settings));
     let planned = selector.diff(&topics_of(&flow.source.view()), &topics_of(&flow.target.view())).topics;
     let create: Vec<TopicDiff> =
         planned.iter().filter(|topic| topic.action == Action::Create).cloned().collect();

@@ -21,8 +21,6 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two log lines; twice as long each time, since a standby may wait for months.
 const AGAIN_MIN: Duration = Duration::from_secs(30);
 const AGAIN_MAX: Duration = Duration::from_secs(600);
-/// Addresses of a cluster that are named.
-const ADDRESSES_SHOWN_MAX: usize = 3;
 
 /// Does `work`, and says what is waited for (`what` completes "waits for …") while it takes long.
 pub(super) async fn waiting<T>(flow: &Flow, what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
@@ -56,10 +54,7 @@ pub(super) async fn waiting<T>(flow: &Flow, what: impl Fn() -> String, work: imp
 
 /// A cluster with its addresses, for people.
 pub(super) fn name(cluster: &Cluster) -> String {
-    let servers = &cluster.settings().bootstrap_servers;
-    let shown: Vec<String> = servers.iter().take(ADDRESSES_SHOWN_MAX).map(ToString::to_string).collect();
-    let more = if servers.len() > ADDRESSES_SHOWN_MAX { ", …" } else { "" };
-    format!("cluster {} ({}{more})", cluster.alias(), shown.join(", "))
+    cluster.settings().title()
 }
 
 /// The last error of a wait, from whoever knows one, to be put behind what is waited for.

@@ -34,6 +34,7 @@ impl Owner {
             translation: TranslationStatus {
                 offset_syncs: self.syncs.status(),
                 groups: self.groups.as_ref().map(Groups::status),
+                are_groups_off: self.settings.translation.emit_checkpoints_interval.is_none(),
                 heartbeats: links(&self.settings.policy, &self.engine),
             },
             membership: self.membership(),
