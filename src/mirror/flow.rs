@@ -52,6 +52,8 @@ const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 const REWRITES_MAX: usize = 2;
 /// A queue of this many batches for one partition is a backlog: a broker takes one batch per partition and request.
 const BACKLOG_BATCHES: usize = 48;
+/// How often it is looked whether records wait and brokers answer, where nothing has been copied since the last look.
+const IDLE_TICK: Duration = Duration::from_secs(5);
 
 /// A running flow.
 #[derive(Debug)]
@@ -277,12 +279,11 @@ impl Owner {
         let mut source_view = self.source.watch();
         let mut target_view = self.target.watch();
         let mut flush_at = Instant::now() + self.settings.offset_flush_interval;
-        let mut look_at = None;
+        let (mut look_at, mut is_soon) = (Instant::now() + syncs::TICK, true);
         loop {
-            look_at = match self.syncs.is_idle(&self.engine) {
-                true => None,
-                false => look_at.or_else(|| Some(Instant::now() + syncs::TICK)),
-            };
+            if !is_soon && !self.syncs.is_idle(&self.engine) {
+                (look_at, is_soon) = (Instant::now() + syncs::TICK, true);
+            }
             let wake = self.wake(&mut source_view, &mut target_view, flush_at, look_at).await;
             self.engine.set_wall_clock(self.seam.now_ms());
             match wake {
@@ -319,7 +320,7 @@ impl Owner {
                     self.syncs.look(&mut self.engine, Occasion::Flush);
                 }
                 Wake::Look => {
-                    look_at = None;
+                    (look_at, is_soon) = (Instant::now() + IDLE_TICK, false);
                     if self.store.is_some() {
                         self.syncs.look(&mut self.engine, Occasion::Tick);
                     }
@@ -343,7 +344,7 @@ impl Owner {
         source_view: &mut watch::Receiver<Arc<ClusterView>>,
         target_view: &mut watch::Receiver<Arc<ClusterView>>,
         flush_at: Instant,
-        look_at: Option<Instant>,
+        look_at: Instant,
     ) -> Wake {
         let deadline = self.engine.next_deadline().map(|at| self.started + at);
         let drain_by = self.stopping.map(|since| since + stop::DRAIN_MAX);
@@ -364,7 +365,7 @@ impl Owner {
             Some(request) = self.translations.recv() => Wake::Translate(request),
             () = self.control.orders.room() => Wake::Room,
             () = sleep_until(flush_at) => Wake::Flush,
-            () = sleep_until(look_at.unwrap_or(flush_at)), if look_at.is_some() => Wake::Look,
+            () = sleep_until(look_at) => Wake::Look,
             look = self.ends.next() => Wake::Ends(look),
             Some((lane, event)) = self.lanes.fetch_events.recv() => Wake::Fetch(lane, event),
         }
