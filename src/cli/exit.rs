@@ -33,4 +33,4 @@ Exit codes:
   1    not everything is copied (--until-caught-up), or both sides differ or were not compared (demo)
   2    the command line or the file is at fault; nothing was done
   3    it could not start or go on, such as a port that is taken, a flow that must not run or an output that is full
-  130, 143  a second SIGINT or SIGTERM ended it at once";
+  129, 130, 143  a second SIGHUP, SIGINT or SIGTERM ended it at once";

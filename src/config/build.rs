@@ -122,8 +122,7 @@ impl Builder<'_> {
         if kept.is_empty() && clusters.len() < 2 {
             self.problems.push(Problem::error("a flow needs two clusters").help("clusters = A, B"));
         } else if kept.is_empty() && !enabled.is_empty() {
-            self.problems
-                .push(Problem::error("no flow that is enabled goes into the clusters of --clusters"));
+            self.say_where_flows_go(targets, &enabled);
         } else if kept.is_empty() {
             let help = format!("write {}->{}.enabled = true", clusters[0], clusters[1]);
             self.problems.push(Problem::error("no source->target replication flow is enabled").help(help));
@@ -155,6 +154,16 @@ impl Builder<'_> {
                 flow::read(&mut reader, &scopes, source, target, clusters)
             })
             .collect()
+    }
+
+    /// A name that no cluster has is reported for itself.
+    fn say_where_flows_go(&mut self, targets: &[String], enabled: &[(String, String)]) {
+        if targets.iter().all(|target| self.linted.clusters.contains(target)) {
+            let into: BTreeSet<&str> = enabled.iter().map(|(_, target)| target.as_str()).collect();
+            let into = into.into_iter().collect::<Vec<_>>().join(", ");
+            let problem = Problem::error("no flow that is enabled goes into the clusters of --clusters");
+            self.problems.push(problem.help(format!("--clusters names targets; flows go into: {into}")));
+        }
     }
 
     /// `MirrorMakerConfig.clusterPairs`: a top-level `enabled` reaches a connector only where its herder runs for the

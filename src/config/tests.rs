@@ -516,7 +516,14 @@ fn clusters_of_the_command_line_choose_the_targets() {
     assert_eq!(flows.len(), 1);
     assert_eq!(&*flows[0].target, "A");
     let report = load_into(&["C".to_owned()]);
-    assert_eq!(report.problems[0].message, "--clusters names C, which is not in clusters");
+    let said: Vec<&str> = report.problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(said, ["--clusters names C, which is not in clusters"]);
+    let one_way = format!("{ENABLED}A->B.topics = t");
+    let targets = ["A".to_owned()];
+    let report = load("f", one_way.as_bytes(), &Options { clusters: &targets, ..Options::default() });
+    let problem = &report.problems[0];
+    assert_eq!(problem.message, "no flow that is enabled goes into the clusters of --clusters");
+    assert_eq!(problem.help.as_deref(), Some("--clusters names targets; flows go into: B"));
 }
 
 #[test]

@@ -13,10 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
-use kafka_protocol::messages::{
-    ApiKey, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, GroupId,
-};
-use tokio::sync::{mpsc, oneshot, watch};
+use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, GroupId};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
@@ -24,12 +22,10 @@ use super::super::api::Api;
 use super::super::cluster::{Cluster, CoordinatorKind, Node, string, topic_name};
 use super::super::code::ErrorCode;
 use super::super::error::{Error, Subject};
-use super::super::metadata::Topics;
 use super::LostReason;
+use super::stay::{Handle, Member, Ties, connect, live, ties};
 use crate::net::{self, Connection};
 
-/// Events that wait for the caller.
-const EVENTS_MAX: usize = 64;
 /// How long leaving may take; the session timeout does it otherwise.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// Between the first heartbeats, until the coordinator says how often it wants them.
@@ -93,17 +89,15 @@ pub enum ConsumerEvent {
 /// A membership. Dropping it leaves the group by its session timeout; [`ConsumerMembership::leave`] says so.
 #[derive(Debug)]
 pub struct ConsumerMembership {
-    events: mpsc::Receiver<ConsumerEvent>,
+    handle: Handle<ConsumerEvent>,
     report: watch::Sender<ConsumerReport>,
-    leave: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
 impl ConsumerMembership {
     /// Joins a group, and stays in it over whatever happens until it is left or dropped.
     pub fn join(cluster: &Cluster, settings: ConsumerSettings, topics: Vec<Arc<str>>) -> ConsumerMembership {
-        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let (handle, Ties { events, left }) = ties();
         let (report, current) = watch::channel(ConsumerReport { topics, owned: Vec::new() });
-        let (leave, left) = oneshot::channel();
         let random = || u128::from(cluster.seam().random());
         let id = uuid::Builder::from_random_bytes((random() << 64 | random()).to_be_bytes()).into_uuid();
         let driver = Driver {
@@ -113,17 +107,17 @@ impl ConsumerMembership {
             epoch: 0,
             interval: FIRST_INTERVAL,
             report: current,
-            events: sender,
+            events,
             connection: None,
             failures: 0,
         };
-        cluster.seam().spawn(driver.run(left));
-        ConsumerMembership { events, report, leave: Some(leave) }
+        cluster.seam().spawn(live(driver, left));
+        ConsumerMembership { handle, report }
     }
 
     /// The next thing that happens. Safe to drop and call again.
     pub async fn next(&mut self) -> Option<ConsumerEvent> {
-        self.events.recv().await
+        self.handle.next().await
     }
 
     /// Says something new; the coordinator hears it at once.
@@ -136,14 +130,8 @@ impl ConsumerMembership {
     }
 
     /// Leaves the group, so that the others need not wait for the session timeout.
-    pub async fn leave(mut self) {
-        let (done, left) = oneshot::channel();
-        if let Some(leave) = self.leave.take()
-            && leave.send(done).is_ok()
-        {
-            self.events.close();
-            let _ = left.await;
-        }
+    pub async fn leave(self) {
+        self.handle.leave().await;
     }
 }
 
@@ -159,23 +147,7 @@ struct Driver {
     failures: u32,
 }
 
-impl Driver {
-    async fn run(mut self, left: oneshot::Receiver<oneshot::Sender<()>>) {
-        let leave = {
-            let stay = self.stay();
-            tokio::select! {
-                biased;
-                leave = left => leave.ok(),
-                () = stay => None,
-            }
-        };
-        if let Some(done) = leave {
-            self.leave().await;
-            let _ = done.send(());
-        }
-    }
-
-    /// Ends only when nobody listens any more.
+impl Member for Driver {
     async fn stay(&mut self) {
         while !self.events.is_closed() {
             let sent = Instant::now();
@@ -197,6 +169,19 @@ impl Driver {
         }
     }
 
+    async fn leave(&mut self) {
+        if self.epoch == 0 {
+            return;
+        }
+        let epoch = if self.settings.group_instance_id.is_some() { LEAVES_FOR_NOW } else { LEAVES };
+        let request = self.request(epoch, &ConsumerReport::default());
+        let node = Node::Coordinator(CoordinatorKind::Group, self.settings.group_id.clone());
+        // Whether it worked or not, there is nothing left to do.
+        let _ = timeout(LEAVE_MAX, self.cluster.call(node, &request)).await;
+    }
+}
+
+impl Driver {
     /// Until the next heartbeat: at once after news, after a back-off when the last one failed.
     async fn pause(&mut self, sent: Instant) {
         if self.failures > 0 {
@@ -270,7 +255,7 @@ impl Driver {
         let request = self.request(self.epoch, &report);
         let connection = match &self.connection {
             Some(connection) => connection.clone(),
-            None => self.connect_within().await?,
+            None => self.connect().await?,
         };
         let failed = |source| self.cluster.connection_error(source);
         let ours = ConsumerGroupHeartbeatRequest::OURS;
@@ -298,29 +283,8 @@ impl Driver {
             .with_topic_partitions(Some(owned.collect()))
     }
 
-    async fn leave(&mut self) {
-        if self.epoch == 0 {
-            return;
-        }
-        let epoch = if self.settings.group_instance_id.is_some() { LEAVES_FOR_NOW } else { LEAVES };
-        let request = self.request(epoch, &ConsumerReport::default());
-        let node = Node::Coordinator(CoordinatorKind::Group, self.settings.group_id.clone());
-        // Whether it worked or not, there is nothing left to do.
-        let _ = timeout(LEAVE_MAX, self.cluster.call(node, &request)).await;
-    }
-
-    async fn connect_within(&mut self) -> Result<Connection, Error> {
-        let cluster = self.cluster.alias().clone();
-        let late = Error::TimedOut { cluster, api: ApiKey::FindCoordinator, after: PATIENCE, source: None };
-        timeout(PATIENCE, self.connect()).await.unwrap_or(Err(late))
-    }
-
     async fn connect(&mut self) -> Result<Connection, Error> {
-        let id = self.cluster.coordinator(CoordinatorKind::Group, &self.settings.group_id).await?;
-        if !self.cluster.view().brokers.contains_key(&id) {
-            self.cluster.refresh(Topics::Named(Vec::new())).await?;
-        }
-        let connection = self.cluster.dial(id).await?;
+        let connection = connect(&self.cluster, &self.settings.group_id, PATIENCE).await?;
         self.connection = Some(connection.clone());
         Ok(connection)
     }

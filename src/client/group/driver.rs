@@ -8,11 +8,10 @@ use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    ApiKey, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
-    SyncGroupRequest,
+    GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
 };
 use kafka_protocol::protocol::StrBytes;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::api::Api;
@@ -20,6 +19,7 @@ use super::super::cluster::{Cluster, CoordinatorKind, Node, string};
 use super::super::code::ErrorCode;
 use super::super::error::{Error, Subject};
 use super::machine::{Change, JoinReply, Machine, State, Then};
+use super::stay::{Handle, Member, Ties, connect, live, ties};
 use super::{Assign, Election, GroupEvent, GroupSettings};
 use crate::net::{self, Connection};
 
@@ -29,15 +29,12 @@ const JOIN_EXTRA: Duration = Duration::from_secs(5);
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// Tries in a row that may fail before it is told.
 const QUIET_TRIES: u32 = 3;
-/// Events that wait for the caller; more make the member wait, and with it its heartbeats.
-const EVENTS_MAX: usize = 64;
 
 /// A membership. Dropping it leaves the group without a word, after the session timeout; [`Membership::leave`] says so.
 #[derive(Debug)]
 pub struct Membership {
-    events: mpsc::Receiver<GroupEvent>,
+    handle: Handle<GroupEvent>,
     offer: watch::Sender<Offer>,
-    leave: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
 /// What the member says of itself, and how often it was told to join again.
@@ -58,9 +55,8 @@ impl Membership {
         metadata: Vec<Bytes>,
         assign: Assign,
     ) -> Membership {
-        let (report, events) = mpsc::channel(EVENTS_MAX);
+        let (handle, Ties { events, left }) = ties();
         let (offer, current) = watch::channel(Offer { rejoins: 0, metadata });
-        let (leave, left) = oneshot::channel();
         let driver = Driver {
             machine: Machine::new(settings.heartbeat_interval, settings.rejoin),
             cluster: cluster.clone(),
@@ -68,17 +64,17 @@ impl Membership {
             offer: current,
             rejoins: 0,
             assign,
-            report,
+            report: events,
             connection: None,
             failures: 0,
         };
-        cluster.seam().spawn(driver.run(left));
-        Membership { events, offer, leave: Some(leave) }
+        cluster.seam().spawn(live(driver, left));
+        Membership { handle, offer }
     }
 
     /// The next thing that happens. Safe to drop and call again.
     pub async fn next(&mut self) -> Option<GroupEvent> {
-        self.events.recv().await
+        self.handle.next().await
     }
 
     /// What the member says of itself from its next join on.
@@ -92,14 +88,8 @@ impl Membership {
     }
 
     /// Leaves the group, so that the others need not wait for the session timeout.
-    pub async fn leave(mut self) {
-        let (done, left) = oneshot::channel();
-        if let Some(leave) = self.leave.take()
-            && leave.send(done).is_ok()
-        {
-            self.events.close();
-            let _ = left.await;
-        }
+    pub async fn leave(self) {
+        self.handle.leave().await;
     }
 }
 
@@ -116,24 +106,7 @@ struct Driver {
     failures: u32,
 }
 
-impl Driver {
-    async fn run(mut self, left: oneshot::Receiver<oneshot::Sender<()>>) {
-        let leave = {
-            let stay = self.stay();
-            tokio::select! {
-                biased;
-                leave = left => leave.ok(),
-                () = stay => None,
-            }
-        };
-        // Without a word from the caller it was dropped; its place is then given away by the session timeout.
-        if let Some(done) = leave {
-            self.leave().await;
-            let _ = done.send(());
-        }
-    }
-
-    /// Ends only when nobody listens any more.
+impl Member for Driver {
     async fn stay(&mut self) {
         while !self.report.is_closed() {
             let (event, then) = match self.step().await {
@@ -159,6 +132,34 @@ impl Driver {
         }
     }
 
+    async fn leave(&mut self) {
+        let member_id = self.machine.member_id().clone();
+        self.connection = None;
+        // A static member keeps its place for whoever comes back under its name.
+        if member_id.is_empty() || self.settings.group_instance_id.is_some() {
+            return;
+        }
+        let group = self.settings.group_id.clone();
+        let build = |version| {
+            let request = LeaveGroupRequest::default().with_group_id(GroupId(string(&group)));
+            match version {
+                3.. => {
+                    request.with_members(vec![MemberIdentity::default().with_member_id(string(&member_id))])
+                }
+                _ => request.with_member_id(string(&member_id)),
+            }
+        };
+        let node = Node::Coordinator(CoordinatorKind::Group, group.clone());
+        // Whether it worked or not, there is nothing left to do.
+        let _ = timeout(
+            LEAVE_MAX,
+            self.cluster.call_with::<LeaveGroupRequest>(node, Subject::Group(group.clone()), build),
+        )
+        .await;
+    }
+}
+
+impl Driver {
     /// A coordinator that moves or loads is no news before it has taken a few tries.
     fn is_worth_telling(&self, event: &GroupEvent) -> bool {
         match event {
@@ -288,32 +289,6 @@ impl Driver {
         Ok((event, then))
     }
 
-    async fn leave(&mut self) {
-        let member_id = self.machine.member_id().clone();
-        self.connection = None;
-        // A static member keeps its place for whoever comes back under its name.
-        if member_id.is_empty() || self.settings.group_instance_id.is_some() {
-            return;
-        }
-        let group = self.settings.group_id.clone();
-        let build = |version| {
-            let request = LeaveGroupRequest::default().with_group_id(GroupId(string(&group)));
-            match version {
-                3.. => {
-                    request.with_members(vec![MemberIdentity::default().with_member_id(string(&member_id))])
-                }
-                _ => request.with_member_id(string(&member_id)),
-            }
-        };
-        let node = Node::Coordinator(CoordinatorKind::Group, group.clone());
-        // Whether it worked or not, there is nothing left to do.
-        let _ = timeout(
-            LEAVE_MAX,
-            self.cluster.call_with::<LeaveGroupRequest>(node, Subject::Group(group.clone()), build),
-        )
-        .await;
-    }
-
     /// One request to the coordinator, connecting to it first when needed.
     async fn ask<R: Api>(
         &mut self,
@@ -323,7 +298,7 @@ impl Driver {
     ) -> Result<(R::Response, i16), Error> {
         let connection = match &self.connection {
             Some(connection) => connection.clone(),
-            None => self.connect_within().await?,
+            None => self.connect().await?,
         };
         let failed = |source| self.cluster.connection_error(source);
         let version = net::negotiate::<R>(connection.versions(), R::OURS).map_err(failed)?;
@@ -336,19 +311,8 @@ impl Driver {
         (self.settings.session_timeout / 4).min(self.cluster.settings().net.request_timeout)
     }
 
-    async fn connect_within(&mut self) -> Result<Connection, Error> {
-        let limit = self.patience();
-        let cluster = self.cluster.alias().clone();
-        let late = Error::TimedOut { cluster, api: ApiKey::FindCoordinator, after: limit, source: None };
-        timeout(limit, self.connect()).await.unwrap_or(Err(late))
-    }
-
     async fn connect(&mut self) -> Result<Connection, Error> {
-        let id = self.cluster.coordinator(CoordinatorKind::Group, &self.settings.group_id).await?;
-        if !self.cluster.view().brokers.contains_key(&id) {
-            self.cluster.refresh(super::super::metadata::Topics::Named(Vec::new())).await?;
-        }
-        let connection = self.cluster.dial(id).await?;
+        let connection = connect(&self.cluster, &self.settings.group_id, self.patience()).await?;
         self.connection = Some(connection.clone());
         Ok(connection)
     }

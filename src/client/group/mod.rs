@@ -11,6 +11,7 @@
 mod consumer;
 mod driver;
 mod machine;
+mod stay;
 
 use std::sync::Arc;
 use std::time::Duration;
