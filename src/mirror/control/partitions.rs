@@ -76,15 +76,17 @@ impl Partitions {
     }
 
     /// Leaves in the registry what is ours: what came since the last time needs a start, what is not ours needs none.
-    pub(super) fn mark(&mut self, registry: &mut Registry) {
+    /// Answers with what came: all that was known of it may have been overtaken.
+    pub(super) fn mark(&mut self, registry: &mut Registry) -> Vec<TopicPartition> {
         let owned = self.watch.look().owned;
-        for (at, since) in owned.iter() {
-            if self.known.get(at) != Some(since) {
-                registry.restart(at);
-            }
+        let is_new = |(at, since): &(&TopicPartition, &i32)| self.known.get(*at) != Some(*since);
+        let came: Vec<_> = owned.iter().filter(is_new).map(|(at, _)| at.clone()).collect();
+        for at in &came {
+            registry.restart(at);
         }
         registry.keep_unstarted(|at| owned.contains_key(at));
         self.known = owned;
+        came
     }
 
     /// Takes the group's offsets of partitions into the store.

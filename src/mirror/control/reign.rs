@@ -314,7 +314,8 @@ impl Reign {
             return;
         }
         self.failures = 0;
-        if let Some(position) = position {
+        let is_ours = self.member.as_ref().is_none_or(|member| member.since(&partition).is_some());
+        if let Some(position) = position.filter(|_| is_ours) {
             self.positions.insert(partition, position);
         }
     }

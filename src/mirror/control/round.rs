@@ -116,7 +116,9 @@ impl Reign {
     /// Decides the starts of all partitions that need one and can be asked, and stores what has to be stored first.
     async fn find_starts(&mut self, store: &PositionStore) -> Result<Starts, End> {
         if let Some(member) = &mut self.member {
-            member.mark(&mut self.registry);
+            for at in member.mark(&mut self.registry) {
+                self.positions.remove(&at);
+            }
         }
         let Some(committed) = self.recall(store).await? else { return Ok(Starts::new()) };
         let wanted: Vec<Wanted> = self

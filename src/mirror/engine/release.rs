@@ -17,7 +17,9 @@ impl Engine {
     /// to be stored.
     pub fn let_go(&mut self, key: PartitionKey) -> bool {
         let Some(source) = self.sources.get(key.0 as usize) else { return false };
-        let has_position = source.has_position();
+        // Also one whose place is looked for, as long as it is in the same log.
+        let is_looked_for = matches!(source.state, SourceState::Unlocated) && self.is_in_its_log(key);
+        let has_position = source.has_position() || is_looked_for && self.position_at(key).is_some();
         self.leave_session(key);
         self.drop_queued(key);
         let source = &mut self.sources[key.0 as usize];
