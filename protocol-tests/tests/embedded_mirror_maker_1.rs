@@ -9,7 +9,7 @@ use std::time::Duration;
 use kmirror::broker::{EmbeddedCluster, log};
 use kmirror::client::{Cluster, CommittedOffset, GroupOffsets, HostPort, Settings};
 use kmirror::mirror::member::{MemberSettings, Strategy};
-use kmirror::mirror::status::MembershipStatus;
+use kmirror::mirror::status::{FlowState, MembershipStatus};
 use kmirror::mirror::{
     FlowSettings, OffsetReset, PatternList, PolicyKind, ProcessSettings, ReplicationFactor, Replicator,
     TopicRewrites,
@@ -318,6 +318,39 @@ async fn a_process_with_an_instance_id_comes_back_to_what_it_had() {
     assert_eq!(membership(&two).await, before, "nobody else has noticed");
     assert_eq!(membership(&again).await.partitioning, BTreeMap::from([("t".into(), "preserve".to_owned())]));
     again.stop().await;
+    two.stop().await;
+}
+
+/// Who comes later has the id; the other one ends with the reason, and does not take it back.
+#[tokio::test(start_paused = true)]
+async fn two_processes_with_one_instance_id_do_not_fight() {
+    let world = World::new().await;
+    create(&world.a, "t", PARTITIONS);
+    let named = || {
+        let mut flow = flow(&[Strategy::Range]);
+        flow.group.as_mut().unwrap().group_instance_id = Some(Arc::from("same"));
+        flow
+    };
+    let one = world.process("one", named());
+    until_shared(&[&one], PARTITIONS).await;
+    let two = world.process("two", named());
+    let started = Instant::now();
+    loop {
+        let state = one.status().await.flows[0].state.clone();
+        if matches!(&state, FlowState::Failed(why) if why.contains("group.instance.id = same")) {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{state:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(membership(&one).await.state, "refused");
+    until_shared(&[&two], PARTITIONS).await;
+    let before = membership(&two).await;
+    (0..PARTITIONS).for_each(|partition| append(&world.a, "t", partition, 0, 50));
+    until("the later one copies", || (0..PARTITIONS).all(|at| keys(&world.b, "t", at).len() == 50)).await;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(membership(&two).await, before);
+    one.stop().await;
     two.stop().await;
 }
 

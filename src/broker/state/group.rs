@@ -211,20 +211,19 @@ impl Group {
         if self.leader.as_ref() == Some(old) {
             self.leader = Some(id.clone());
         }
-        let same = self.selects_alike(&member, &join);
-        let (assignment, protocols) = (member.assignment.clone(), join.protocols.clone());
         let mut replaced = Member::new(join, wait, now_ms);
-        replaced.assignment = assignment;
-        if self.phase == Phase::Stable && same {
-            replaced.protocols = protocols;
-            replaced.joins = None;
-            self.members.insert(id.clone(), replaced);
+        replaced.assignment = std::mem::take(&mut member.assignment);
+        self.members.insert(id.clone(), replaced);
+        // `GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin`: whatever else it says of itself.
+        if self.phase == Phase::Stable && self.select_protocol() == self.protocol {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.joins = None;
+            }
             let mut reply = self.join_reply(&id);
             reply.skip_assignment = self.leader.as_ref() == Some(&id);
             self.out.push((wait, Due::Join(reply)));
             return;
         }
-        self.members.insert(id, replaced);
         self.rebalance(0, now_ms);
         self.complete_join_if_all_joined(now_ms);
     }
@@ -424,14 +423,6 @@ impl Group {
             }
         }
         votes.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name.clone())
-    }
-
-    fn selects_alike(&self, old: &Member, join: &Join) -> bool {
-        let Some(protocol) = &self.protocol else { return false };
-        let of = |protocols: &[(StrBytes, Bytes)]| {
-            protocols.iter().find(|(name, _)| name == protocol).map(|(_, metadata)| metadata.clone())
-        };
-        of(&old.protocols).is_some() && of(&old.protocols) == of(&join.protocols)
     }
 
     fn assign(&mut self, mut assignments: BTreeMap<StrBytes, Bytes>, now_ms: i64) {

@@ -198,7 +198,8 @@ impl Machine {
                 (Change::Lost(LostReason::Overtaken), if was_member { Then::Go } else { Then::Backoff })
             }
             ErrorCode::UNKNOWN_MEMBER_ID => self.lost(LostReason::GivenUp),
-            ErrorCode::FENCED_INSTANCE_ID => self.lost(LostReason::Fenced),
+            // Whoever hears of it has a moment to let go: another join would take the place back.
+            ErrorCode::FENCED_INSTANCE_ID => (self.lost(LostReason::Fenced).0, Then::Backoff),
             ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => {
                 (Change::Refused(code), self.disconnected())
             }
@@ -291,7 +292,7 @@ mod tests {
             (27, Change::Rebalancing, Then::Go, Some(outside("m"))),
             (22, Change::Lost(LostReason::Overtaken), Then::Go, Some(outside("m"))),
             (25, Change::Lost(LostReason::GivenUp), Then::Go, Some(outside(""))),
-            (82, Change::Lost(LostReason::Fenced), Then::Go, Some(outside(""))),
+            (82, Change::Lost(LostReason::Fenced), Then::Backoff, Some(outside(""))),
             (14, Change::Refused(ErrorCode(14)), Then::Backoff, None),
             (15, Change::Refused(ErrorCode(15)), Then::FindCoordinator, None),
             (16, Change::Refused(ErrorCode(16)), Then::FindCoordinator, None),

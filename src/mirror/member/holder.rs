@@ -22,7 +22,7 @@ use super::protocol::{PROTOCOL_TYPE, Subscription, decode_assignment, encode_ass
 use super::{GroupProtocol, MemberSettings};
 use crate::client::{
     ByTopicId, Cluster, ClusterView, ConsumerEvent, ConsumerMembership, ConsumerReport, ConsumerSettings,
-    Election, Error, GroupEvent, GroupIdentity, GroupSettings, Membership, Rejoin, Role,
+    Election, Error, GroupEvent, GroupIdentity, GroupSettings, LostReason, Membership, Rejoin, Role,
 };
 use crate::mirror::FlowSettings;
 use crate::mirror::control::{ControlEvent, Released};
@@ -117,6 +117,7 @@ impl Member {
             counts: watch::Sender::new(Counts::new()),
             heard: Instant::now(),
             is_member: false,
+            is_fenced: false,
             giving_up: None,
             assignment: Vec::new(),
             identity: None,
@@ -183,6 +184,8 @@ struct Holder {
     /// When the coordinator's last answer was asked for.
     heard: Instant,
     is_member: bool,
+    /// Somebody else has our instance id.
+    is_fenced: bool,
     giving_up: Option<oneshot::Receiver<Released>>,
     /// What the coordinator says that we are to own, where it deals partitions out.
     assignment: ByTopicId,
@@ -275,6 +278,9 @@ impl Holder {
                     Next::Stay
                 }
             };
+            if self.is_fenced {
+                break Leave::ByTimeout;
+            }
             self.carry_out(next, &link).await;
         };
         match how {
@@ -417,6 +423,15 @@ impl Holder {
             GroupEvent::Rebalancing => self.ownership.rebalance(),
             GroupEvent::Lost { reason } => {
                 self.lose(reason.to_string());
+                if let (LostReason::Fenced, Some(id)) = (reason, &self.member.group_instance_id) {
+                    // As in Java: whoever came later has the id, and two that take it from each other copy nothing.
+                    self.is_fenced = true;
+                    self.refuse(format!(
+                        "another member of group {} has group.instance.id = {id} now: give each process one of its own, or leave \
+                         it out",
+                        self.member.group_id
+                    ));
+                }
                 link.say(self.words(), || self.report());
                 Next::Stay
             }
