@@ -68,6 +68,14 @@ impl Drop for Heartbeats {
     }
 }
 
+/// The next time after one that was due at `due`. A late one does not make the following ones come faster, and all keep in
+/// step, so that a process that beats for several pairs wakes up for all of them at once.
+fn after(due: Instant, interval: Duration, now: Instant) -> Instant {
+    let next = due + interval;
+    let missed = now.saturating_duration_since(next).as_nanos().div_ceil(interval.as_nanos().max(1));
+    next + interval.saturating_mul(u32::try_from(missed).unwrap_or(u32::MAX))
+}
+
 async fn beat(
     seam: Seam,
     settings: HeartbeatSettings,
@@ -85,8 +93,7 @@ async fn beat(
             return;
         }
         sleep_until(next).await;
-        // A late one does not make the following ones come faster.
-        next = (next + interval).max(Instant::now());
+        next = after(next, interval, Instant::now());
         let heartbeat = Heartbeat {
             source: Arc::clone(&settings.source),
             target: Arc::clone(&settings.target),
@@ -116,5 +123,26 @@ async fn beat(
                 failures = failures.saturating_add(1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn beats_keep_in_step_and_never_catch_up() {
+        let start = Instant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        for (due, now, next) in [
+            (1_000, 1_000, 2_000),
+            (1_000, 1_999, 2_000),
+            (1_000, 2_000, 2_000),
+            (1_000, 2_001, 3_000),
+            (1_000, 9_500, 10_000),
+        ] {
+            assert_eq!(after(at(due), Duration::from_secs(1), at(now)), at(next), "{due} at {now}");
+        }
+        assert!(after(start, Duration::from_millis(1), at(1 << 40)) > start);
     }
 }
