@@ -15,7 +15,7 @@ const ROOMS: [(&str, &[&str]); 9] = [
     ("mirror", &["seam", "record", "net", "client"]),
     ("broker", &["seam", "record"]),
     ("config", &["seam", "record", "net", "client", "mirror", "observe"]),
-    ("observe", &["seam", "mirror"]),
+    ("observe", &["seam", "net", "mirror"]),
     ("cli", &["seam", "record", "net", "client", "mirror", "broker", "config", "observe"]),
 ];
 const LINES_MAX: usize = 800;
