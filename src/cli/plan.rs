@@ -40,7 +40,23 @@ pub(crate) enum Form {
     Json,
 }
 
-type Planned = Vec<(String, Result<FlowPlan, String>)>;
+/// What is planned for one pair of clusters.
+struct Entry {
+    name: String,
+    kind: Kind,
+    plan: Result<FlowPlan, String>,
+}
+
+/// What runs between the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A flow.
+    Flow,
+    /// Nothing but heartbeats: the flow is off.
+    Heartbeats,
+}
+
+type Planned = Vec<Entry>;
 
 pub(crate) fn main(arguments: &Plan) -> ExitCode {
     let options =
@@ -74,13 +90,16 @@ pub(crate) fn show(settings: Settings, form: Form, give_up_after: Duration) -> E
 }
 
 fn exit_code(planned: &Planned) -> ExitCode {
-    let failed = planned.iter().any(|(_, plan)| plan.is_err());
-    let changes = planned.iter().any(|(_, plan)| plan.as_ref().is_ok_and(FlowPlan::has_changes));
-    ExitCode::from(match (failed, changes) {
+    let failed = planned.iter().any(|entry| entry.plan.is_err());
+    ExitCode::from(match (failed, has_changes(planned)) {
         (true, _) => 1,
         (false, true) => 2,
         (false, false) => 0,
     })
+}
+
+fn has_changes(planned: &Planned) -> bool {
+    planned.iter().any(|entry| entry.plan.as_ref().is_ok_and(FlowPlan::has_changes))
 }
 
 async fn plan(process: ProcessSettings, give_up_after: Duration) -> Planned {
@@ -97,7 +116,7 @@ async fn plan(process: ProcessSettings, give_up_after: Duration) -> Planned {
             }
             Err(reason) => Err(reason),
         };
-        planned.push((name, plan));
+        planned.push(Entry { name, kind: Kind::Flow, plan });
     }
     for heartbeats in &process.heartbeats {
         let name = pair(&heartbeats.source, &heartbeats.target);
@@ -108,7 +127,7 @@ async fn plan(process: ProcessSettings, give_up_after: Duration) -> Planned {
             Ok(target) => patiently(&name, &[target], plan_heartbeats(heartbeats, target)).await,
             Err(reason) => Err(reason),
         };
-        planned.push((format!("{name}  (heartbeats alone)"), plan));
+        planned.push(Entry { name, kind: Kind::Heartbeats, plan });
     }
     planned
 }
@@ -119,9 +138,11 @@ fn pair(source: &str, target: &str) -> String {
 
 fn text(planned: &Planned) -> String {
     let mut text = String::new();
-    for (name, plan) in planned {
-        let _ = writeln!(text, "{name}");
+    for Entry { name, kind, plan } in planned {
+        let remark = if *kind == Kind::Heartbeats { "  (heartbeats alone)" } else { "" };
+        let _ = writeln!(text, "{name}{remark}");
         match plan {
+            Ok(plan) if *kind == Kind::Heartbeats => internal_topics(&mut text, plan),
             Ok(plan) => flow(&mut text, plan),
             Err(error) => {
                 let _ = writeln!(text, "  error: {error}");
@@ -131,13 +152,17 @@ fn text(planned: &Planned) -> String {
     text
 }
 
+fn internal_topics(text: &mut String, plan: &FlowPlan) {
+    for topic in plan.internal_topics.iter().filter(|topic| !topic.is_there) {
+        let _ = writeln!(text, "  + internal topic {} on {}", topic.name, topic.cluster);
+    }
+}
+
 fn flow(text: &mut String, plan: &FlowPlan) {
+    internal_topics(text, plan);
     let mut line = |sign: char, words: &str| {
         let _ = writeln!(text, "  {sign} {words}");
     };
-    for topic in plan.internal_topics.iter().filter(|topic| !topic.is_there) {
-        line('+', &format!("internal topic {} on {}", topic.name, topic.cluster));
-    }
     for topic in plan.topics.iter().filter(|topic| topic.is_changed()) {
         let (sign, words) = topic_line(topic);
         line(sign, &words);
@@ -210,16 +235,15 @@ fn acl_words(acl: &TopicAcl) -> String {
 fn document(planned: &Planned) -> String {
     let flows: Vec<Value> = planned
         .iter()
-        .map(|(name, plan)| match plan {
-            Ok(plan) => flow_document(name, plan),
+        .map(|Entry { name, kind, plan }| match plan {
+            Ok(plan) => flow_document(name, *kind, plan),
             Err(error) => json!({ "flow": name, "error": error }),
         })
         .collect();
-    let changes = planned.iter().any(|(_, plan)| plan.as_ref().is_ok_and(FlowPlan::has_changes));
-    format!("{:#}\n", json!({ "changes": changes, "flows": flows }))
+    format!("{:#}\n", json!({ "changes": has_changes(planned), "flows": flows }))
 }
 
-fn flow_document(name: &str, plan: &FlowPlan) -> Value {
+fn flow_document(name: &str, kind: Kind, plan: &FlowPlan) -> Value {
     let reasons = |reasons: &BTreeMap<Arc<str>, String>| -> Map<String, Value> {
         reasons.iter().map(|(topic, reason)| (topic.to_string(), json!(reason))).collect()
     };
@@ -247,6 +271,7 @@ fn flow_document(name: &str, plan: &FlowPlan) -> Value {
         .collect();
     json!({
         "flow": name,
+        "heartbeats_alone": kind == Kind::Heartbeats,
         "topics": topics,
         "left_out": reasons(&plan.left_out),
         "refused": reasons(&plan.refused),

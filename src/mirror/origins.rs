@@ -8,8 +8,11 @@
 //!
 //! What may not be read tells nothing, and the flow goes on by names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
 
 use super::state::for_each_committed;
 use super::state::records::{Decoded, FlowStart, StateRecord, decode};
@@ -18,9 +21,16 @@ use crate::client::{Cluster, Error, IsolationLevel};
 /// What is read of one such topic; it is compacted, and one of ten thousand partitions has less.
 const TOPIC_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Rounds do not wait longer for a topic whose leader is away,
+const READ_WITHIN: Duration = Duration::from_secs(3);
+/// and do not try again at once.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+
 /// What is known of the flows that write to the source.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
+    /// Topics that could not be read, and when they are tried again.
+    later: BTreeMap<Arc<str>, Instant>,
     /// Topics that have told, or that cannot.
     known: BTreeSet<Arc<str>>,
     /// Aliases in them that are the target.
@@ -34,25 +44,29 @@ impl Origins {
         let (Some(source_id), Some(target_id)) = (&here.cluster_id, &there.cluster_id) else { return false };
         let before = self.names.len();
         let topics = here.topics().map(|topic| topic.name.clone());
+        let now = Instant::now();
+        let is_due = |topic: &Arc<str>| self.later.get(topic).is_none_or(|&at| at <= now);
         let news: Vec<(Arc<str>, Arc<str>)> = topics
-            .filter(|topic| !self.known.contains(topic))
-            .filter_map(|topic| alias_in(&topic).map(|alias| (topic.clone(), Arc::from(alias))))
+            .filter(|topic| !self.known.contains(topic) && is_due(topic))
+            .filter_map(|topic| alias_in(&topic).map(|alias| (topic.clone(), Arc::<str>::from(alias))))
+            // What we call it as well is a cycle by its name.
+            .filter(|(_, alias)| alias != target.alias())
             .collect();
         for (topic, alias) in news {
-            match starts(source, &topic).await {
-                Ok(starts) if starts.is_empty() => {}
-                Ok(starts) => {
+            match timeout(READ_WITHIN, starts(source, &topic)).await {
+                // Its flow has not begun yet.
+                Ok(Ok(starts)) if starts.is_empty() => {}
+                Ok(Ok(starts)) => {
                     self.known.insert(topic);
                     if starts.iter().any(|start| is_back(start, source_id, target_id)) {
                         self.names.insert(alias);
                     }
                 }
-                Err(error) => {
+                Ok(Err(error)) if !error.is_retriable() => {
                     tracing::debug!(target: "kmirror::control", %topic, error = %error.chain(), "cannot see who writes to the source");
-                    if !error.is_retriable() {
-                        self.known.insert(topic);
-                    }
+                    self.known.insert(topic);
                 }
+                Ok(Err(_)) | Err(_) => drop(self.later.insert(topic, now + AGAIN_AFTER)),
             }
         }
         self.names.len() > before

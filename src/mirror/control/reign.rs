@@ -216,6 +216,9 @@ impl Reign {
         let (source, target) = (&flow.settings.source, &flow.settings.target);
         let (calls, flow_name) = (names.join(", "), flow.name());
         tracing::info!(target: "kmirror::control", flow = %flow_name, "another file calls {target} {calls}: what its flow has copied to {source} is not copied back");
+        if flow.settings.policy.hides_source(source) {
+            tracing::warn!(target: "kmirror::control", flow = %flow_name, "this flow keeps the names of topics, and another file's flow copies from {target} to {source}: a topic that both take would go round without end; give each flow topics of its own");
+        }
         flow.settings = Arc::new(FlowSettings { target_names: names, ..(*flow.settings).clone() });
         self.selector = Selector::new(Arc::clone(&flow.settings));
     }
