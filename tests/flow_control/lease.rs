@@ -29,13 +29,13 @@ async fn one_process_writes_and_stops_before_the_next_begins() {
     assert!(granted_at - cut_at < Duration::from_secs(23), "{:?}", granted_at - cut_at);
     assert!(store.save(vec![moved(&ready, 0, 5, 4)]).await.is_err());
 
-    // Back again, the first stands by; given back, it takes over at once.
+    // Back again, the first stands by; given back, it takes over when it hears of it, with its next heartbeat.
     world.set_links("first", &world.target, Link::Up(Duration::from_millis(1)));
     first.state(|state| *state == FlowState::Standby).await;
     let stopped_at = Instant::now();
     second.stop().await;
     first.granted().await;
-    assert!(stopped_at.elapsed() < Duration::from_secs(3), "{:?}", stopped_at.elapsed());
+    assert!(stopped_at.elapsed() < Duration::from_secs(4), "{:?}", stopped_at.elapsed());
     first.stop().await;
 }
 
