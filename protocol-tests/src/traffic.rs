@@ -134,6 +134,12 @@ pub fn check_numbers(
     }
 }
 
+/// The numbers of all partitions as they stand, a line each.
+pub fn all_runs(records: &[ReadRecord], partitions: i32) -> String {
+    let line = |partition| format!("partition {partition}: {}", runs(records, partition));
+    (0..partitions).map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// The numbers of a partition as they stand, as `0..=9 5..=20`.
 fn runs(records: &[ReadRecord], partition: i32) -> String {
     let mut runs: Vec<(i64, i64)> = Vec::new();
