@@ -20,7 +20,7 @@ use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, Partition
 use kafka_protocol::messages::{ApiVersionsResponse, FetchResponse, ResponseHeader, TopicName};
 use kafka_protocol::protocol::{Encodable, HeaderVersion, StrBytes};
 use kmirror::client::fetch::{FetchWalker, Step, WalkLimits, spawn_fetch_lane};
-use kmirror::client::produce::{ProduceHead, encode_produce, spawn_produce_lane};
+use kmirror::client::produce::{Permit, ProduceHead, encode_produce, spawn_produce_lane};
 use kmirror::client::{
     FetchCommand, FetchEvent, FetchPartition, FetchSettings, HostPort, LaneId, PartitionKey, ProduceBatch,
     ProduceCommand, ProduceEvent, ProduceRequest, ProduceSettings, TargetKey, TargetTopic,
@@ -444,8 +444,15 @@ impl Flow {
             events,
         );
         let (events, mut produced) = mpsc::unbounded_channel();
-        let produce =
-            spawn_produce_lane(seam, net, place(sink), ProduceSettings::default(), LaneId(2), events);
+        let produce = spawn_produce_lane(
+            seam,
+            net,
+            place(sink),
+            ProduceSettings::default(),
+            Permit::always(),
+            LaneId(2),
+            events,
+        );
         let connected = produced.recv().await;
         assert!(matches!(connected, Some((_, ProduceEvent::Connected { connection: 1 }))), "{connected:?}");
         for index in 0..partitions {

@@ -34,7 +34,7 @@ use super::status::{Event, EventKind, FlowState, FlowStatus, SyncStatus, Waiting
 use super::syncs::{self, Occasion, Syncs, Written};
 use super::topics::sync::Followed;
 use crate::client::fetch::{FetchLane, spawn_fetch_lane};
-use crate::client::produce::{ProduceLane, spawn_produce_lane};
+use crate::client::produce::{Permit, ProduceLane, spawn_produce_lane};
 use crate::client::{
     Cluster, ClusterView, FetchCommand, FetchEvent, HostPort, LaneId, PartitionKey, ProduceCommand,
     ProduceEvent,
@@ -124,6 +124,7 @@ struct Owner {
     readiness: readiness::Watch,
     waiting_for: Option<Waiting>,
     store: Option<PositionStore>,
+    permit: Permit,
     keys: BTreeMap<(Arc<str>, i32), PartitionKey>,
     topics: BTreeMap<Arc<str>, TopicReady>,
     failed_topics: BTreeMap<Arc<str>, String>,
@@ -244,6 +245,7 @@ impl Owner {
             readiness: readiness::Watch::default(),
             waiting_for: None,
             store: None,
+            permit: Permit::always(),
             keys: BTreeMap::new(),
             topics: BTreeMap::new(),
             failed_topics: BTreeMap::new(),
@@ -417,7 +419,7 @@ impl Owner {
 
     fn on_granted(&mut self, granted: Granted) {
         self.state = FlowState::Running;
-        (self.store, self.member) = (Some(granted.store), granted.member);
+        (self.store, self.member, self.permit) = (Some(granted.store), granted.member, granted.permit);
         self.writes.send_replace(true);
         let translator = self.translator.clone();
         self.groups = Groups::start(&self.seam, &self.settings, &self.source, &self.target, translator);
@@ -566,6 +568,7 @@ impl Owner {
             self.target.settings().net.clone(),
             known.address.clone(),
             self.settings.produce.clone(),
+            self.permit.clone(),
             LaneId(broker),
             self.lanes.produce_sender.clone(),
         );

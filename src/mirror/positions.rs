@@ -13,12 +13,13 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::dry_run;
-use super::lease::{Lease, LeaseState, group_id};
+use super::lease::{Grant, Lease, LeaseState, group_id};
 use super::state::records::{Position, StateRecord};
 use super::state::{OpenError, Remembered, Standing, StoreOwner, TopicPartition, look};
 use super::takeover;
 use super::topics::diff::{Selector, Topics, topics_of};
 use super::{FlowSettings, PatternList, kmirror_topic};
+use crate::client::produce::Permit;
 use crate::client::{Cluster, Each, Error, ListedOffset, OffsetSpec, Topics as Asked};
 
 /// How long the lease is waited for: longer than a coordinator waits for more members of an empty group.
@@ -353,7 +354,14 @@ pub async fn execute(
     let mut lease = Lease::seek(target.seam(), settings, target);
     let held = timeout(LEASE_WITHIN, held(&mut lease)).await;
     let done = match held {
-        Ok(Ok(())) => store(settings, source, target, positions, moves).await,
+        Ok(Ok(grant)) => {
+            let permit = lease.permit();
+            tokio::select! {
+                biased;
+                reason = lease.lost(&grant) => Err(reason),
+                done = store(settings, source, target, positions, moves, permit) => done,
+            }
+        }
         Ok(Err(reason)) => Err(reason),
         Err(_) => Err(format!("the lease of the flow could not be had within {} s", LEASE_WITHIN.as_secs())),
     };
@@ -361,10 +369,10 @@ pub async fn execute(
     done
 }
 
-async fn held(lease: &mut Lease) -> Result<(), String> {
+async fn held(lease: &mut Lease) -> Result<Grant, String> {
     loop {
         match lease.state() {
-            LeaseState::Held(_) => return Ok(()),
+            LeaseState::Held(grant) => return Ok(grant),
             LeaseState::Refused(reason) => return Err(reason),
             LeaseState::Standby { holder } => return Err(format!("{holder} writes the flow")),
             LeaseState::Seeking(_) => {}
@@ -379,6 +387,7 @@ async fn store(
     target: &Cluster,
     positions: &FlowPositions,
     moves: &BTreeMap<TopicPartition, Move>,
+    permit: Permit,
 ) -> Result<(), String> {
     takeover::shut_out(settings, target).await?;
     let (store, owner) = StoreOwner::open(source, target, settings).await.map_err(|error| match error {
@@ -406,7 +415,7 @@ async fn store(
         tokio::select! {
             biased;
             saved = store.save(records) => saved.map_err(|error| error.to_string()),
-            () = owner.run() => Err("the target's topics were given up".to_owned()),
+            () = owner.run(permit) => Err("the target's topics were given up".to_owned()),
         }
     };
     timeout(target.settings().default_api_timeout, work)

@@ -152,6 +152,57 @@ fn a_killed_process_loses_nothing_and_repeats_a_little() -> Result<()> {
     Ok(())
 }
 
+/// A process that stands still for longer than its lease (a stopped container, a machine that hangs) goes on when another
+/// one has taken over: what it had been about to write stays unwritten.
+#[test]
+fn what_stood_still_while_another_took_over_writes_nothing_more() -> Result<()> {
+    let Some(pair) = pair()? else { return Ok(()) };
+    let (topic, partitions) = ("stood-still", 3);
+    pair.source().create_topic(topic, partitions, &[])?;
+    let flow = pair.flow("Still").topics(topic);
+    let (a, pause) = (pair.a.bootstrap(), Duration::from_millis(20));
+    let traffic = Traffic::start(pair.java(), &a, topic, partitions, 2, pause);
+    let mut first = run(&flow)?;
+    let arrived = |least: i64| {
+        if pair.target().describe_topic(&flow.remote(topic))?.is_none() {
+            return Ok(Look::Pending("not created".to_owned()));
+        }
+        let ends = pair.target().offsets(&flow.remote(topic), Isolation::ReadUncommitted)?;
+        let has = ends.len() == partitions as usize && ends.values().all(|ends| ends.latest > least);
+        Ok(if has { Look::Done(()) } else { Look::Pending(format!("{ends:?}")) })
+    };
+    wait_for("the first to write", TIMEOUT, || arrived(100))?;
+    let mut second = run(&flow)?;
+    wait_for("the second to stand by", TIMEOUT, || {
+        let output = second.output();
+        let stands_by = output.contains("another kmirror that writes this flow");
+        Ok(if stands_by { Look::Done(()) } else { Look::Pending(output) })
+    })?;
+    first.signal(Signal::Stop)?;
+    wait_for("the second to write", TIMEOUT, || {
+        let output = second.output();
+        let writes = output.contains("writes this flow; positions read");
+        Ok(if writes { Look::Done(()) } else { Look::Pending(output) })
+    })?;
+    wait_for("the second to catch up", TIMEOUT, || arrived(traffic.sent()))?;
+    first.signal(Signal::Continue)?;
+    wait_for("the first to give up", TIMEOUT, || {
+        let output = first.output();
+        let gave_up = output.contains("no longer writes this flow");
+        Ok(if gave_up { Look::Done(()) } else { Look::Pending(output) })
+    })?;
+    let sent = traffic.stop()?;
+    wait_for("all records", TIMEOUT, || arrived(sent - 1))?;
+    let records = pair.java().read(&pair.b.bootstrap(), &flow.remote(topic), Isolation::ReadUncommitted)?;
+    match check_numbers(&records, partitions, sent) {
+        Ok(repeated) => println!("{repeated} records came again, after the last stored positions"),
+        Err(reason) => panic!("{reason}\n{}\n--\n{}", first.output(), second.output()),
+    }
+    assert_eq!(first.stop(TIMEOUT)?, 0, "{}", first.output());
+    assert_eq!(second.stop(TIMEOUT)?, 0, "{}", second.output());
+    Ok(())
+}
+
 /// Case 51: within the session timeout of the lease, not minutes later.
 #[test]
 fn of_two_processes_one_writes_and_the_other_takes_over() -> Result<()> {

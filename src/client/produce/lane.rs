@@ -5,6 +5,7 @@
 //! never resends by itself, because only the flow knows what else has been appended in between.
 
 use std::future::poll_fn;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
@@ -18,6 +19,7 @@ use super::answer::Awaited;
 use super::envelope::{
     PRODUCE_VERSION_MAX, PRODUCE_VERSION_MIN, ProduceHead, encode_produce, produce_version,
 };
+use super::permit::Permit;
 use super::pipeline::{InFlight, Pipeline};
 use super::wire::Wire;
 use crate::client::dial::{Dialler, while_serving};
@@ -36,19 +38,20 @@ pub struct ProduceLane {
     pub task: JoinHandle<()>,
 }
 
-/// Starts a lane to the broker at `broker`; it dials at once.
+/// Starts a lane to the broker at `broker`; it dials at once, and writes while `permit` holds. What is taken in meanwhile waits.
 pub fn spawn_produce_lane(
     seam: Seam,
     net: net::Settings,
     broker: HostPort,
     settings: ProduceSettings,
+    permit: Permit,
     id: LaneId,
     events: mpsc::UnboundedSender<(LaneId, ProduceEvent)>,
 ) -> ProduceLane {
     let (commands, inbox) = mpsc::unbounded_channel();
     let pipeline = Pipeline::new(settings.max_in_flight_requests, settings.ack_timeout + net.request_timeout);
     let dialler = Dialler::new(seam.clone(), net, broker);
-    let lane = Lane { inbox, pipeline, dialler, voice: Voice { id, events }, settings };
+    let lane = Lane { inbox, pipeline, dialler, voice: Voice { id, events }, settings, permit };
     ProduceLane { commands, task: seam.spawn(lane.run()) }
 }
 
@@ -57,6 +60,7 @@ struct Lane {
     settings: ProduceSettings,
     inbox: mpsc::UnboundedReceiver<ProduceCommand>,
     pipeline: Pipeline,
+    permit: Permit,
     voice: Voice,
 }
 
@@ -144,16 +148,18 @@ impl Lane {
         let mut connection = Connection { peer, versions, version_max, next_correlation_id, renew_at, arena };
         let mut wire = Wire::new(socket, self.dialler.net.reply_bytes_max);
         self.voice.say(ProduceEvent::Connected { connection: self.pipeline.connected() });
+        let permit = self.permit.clone();
         loop {
             let now = Instant::now();
             if connection.is_renewal_due(now) && self.pipeline.is_between_requests() {
                 self.renew(&mut connection, &mut wire).await?;
                 continue;
             }
-            while let Some(request) = self.next_to_send(&connection, now) {
+            let is_permitted = self.permit.holds(now);
+            while is_permitted && let Some(request) = self.next_to_send(&connection, now) {
                 self.send(&mut connection, &mut wire, request, now);
             }
-            let wake_at = self.pipeline.wake_at();
+            let wake_at = self.pipeline.wake_at(now);
             tokio::select! {
                 biased;
                 command = self.inbox.recv() => match command {
@@ -164,7 +170,12 @@ impl Lane {
                         return Err(Ended::Lost(reason, Fault::Lost));
                     }
                 },
-                reply = poll_fn(|cx| wire.poll_reply(cx)) => {
+                () = self.permit.held(), if !is_permitted && self.pipeline.has_waiting() => {}
+                reply = poll_fn(|cx| poll_while_permitted(&mut wire, &permit, cx)) => {
+                    let Some(reply) = reply else {
+                        let reason = format!("{}: the right to write has run out", connection.peer);
+                        return Err(Ended::Lost(reason, Fault::Lost));
+                    };
                     let step = self.step();
                     let frame = reply.map_err(|error| {
                         error.into_error(&connection.peer, step, self.dialler.net.reply_bytes_max)
@@ -249,6 +260,19 @@ impl Lane {
             None => Step::Idle,
         }
     }
+}
+
+/// Writes and reads; `None` when what is still to be written may not be any more. Half of a request that is never ended is
+/// nothing to a broker.
+fn poll_while_permitted(
+    wire: &mut Wire,
+    permit: &Permit,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, net::ReadError>>> {
+    if wire.is_writing() && !permit.holds(Instant::now()) {
+        return Poll::Ready(None);
+    }
+    wire.poll_reply(cx).map(Some)
 }
 
 /// What a connection is, beside its socket.

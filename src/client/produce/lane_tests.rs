@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{ProduceLane, spawn_produce_lane};
+use super::{Grantor, Permit, ProduceLane, spawn_produce_lane};
 use crate::client::scripted::{Accepted, Broker, encode_reply};
 use crate::client::{
     LaneId, ProduceBatch, ProduceCommand, ProduceEvent, ProduceRequest, ProduceSettings, TargetKey,
@@ -30,6 +30,10 @@ struct Rig {
 
 impl Rig {
     async fn start(version_max: i16, settings: ProduceSettings) -> Rig {
+        Rig::start_with(version_max, settings, Permit::always()).await
+    }
+
+    async fn start_with(version_max: i16, settings: ProduceSettings, permit: Permit) -> Rig {
         let broker = Broker::offering::<ProduceApi>(version_max).await;
         let (sender, events) = mpsc::unbounded_channel();
         let lane = spawn_produce_lane(
@@ -37,6 +41,7 @@ impl Rig {
             net::Settings::default(),
             broker.host_port(),
             settings,
+            permit,
             LaneId(7),
             sender,
         );
@@ -237,6 +242,41 @@ async fn a_throttled_lane_holds_its_requests_back() {
     rig.send(2, 1, &[(0, 10)]);
     next(&mut broker).await;
     assert_eq!(start.elapsed().as_secs(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_in_after_the_permit_has_run_out_waits_for_the_next() {
+    let grantor = Grantor::new();
+    let until = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
+    grantor.grant(until(10));
+    let mut rig = Rig::start_with(13, ProduceSettings::default(), grantor.permit()).await;
+    let mut broker = rig.connected(1).await;
+    rig.send(1, 1, &[(0, 10)]);
+    let (first, _) = next(&mut broker).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    rig.send(2, 1, &[(0, 10)]);
+    // An answer to what was written in time is heard all the same.
+    broker.write(&response(&first, &[(0, 0, 1)], 0)).await;
+    assert_eq!(rig.answered(1).await.0, [(0, 0, 1)]);
+    let second = tokio::time::timeout(Duration::from_secs(5), next(&mut broker)).await;
+    assert!(second.is_err(), "written without a permit");
+    grantor.grant(until(10));
+    let (_, batches) = next(&mut broker).await;
+    assert!(batches[0].1[HEADER_BYTES..].iter().all(|&byte| byte == 2));
+}
+
+/// A process that stands still in the middle of a request, and goes on when another one has taken over.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_half_written_when_the_permit_runs_out_is_never_ended() {
+    let grantor = Grantor::new();
+    grantor.grant(Some(Instant::now() + Duration::from_secs(10)));
+    let mut rig = Rig::start_with(13, ProduceSettings::default(), grantor.permit()).await;
+    let mut broker = rig.connected(1).await;
+    // More than the network takes before the broker reads.
+    rig.send(1, 1, &[(0, 64 << 20)]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(broker.frame().await.is_none(), "the whole request was written");
+    rig.lost(&[1], "the right to write has run out").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ mod envelope;
 mod lane;
 #[cfg(test)]
 mod lane_tests;
+mod permit;
 mod pipeline;
 mod wire;
 
@@ -15,3 +16,4 @@ pub use envelope::{
     encode_produce, produce_version,
 };
 pub use lane::{ProduceLane, spawn_produce_lane};
+pub use permit::{Grantor, Permit};

@@ -75,6 +75,11 @@ impl Pipeline {
         self.waiting.pop_front()
     }
 
+    /// Requests wait.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Requests wait and none is in flight.
     pub(super) fn is_between_requests(&self) -> bool {
         !self.waiting.is_empty() && self.in_flight.is_empty()
@@ -104,9 +109,10 @@ impl Pipeline {
     }
 
     /// When the lane must act even if nothing happens.
-    pub(super) fn wake_at(&self) -> Option<Instant> {
+    pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
         let room = !self.waiting.is_empty() && self.in_flight.len() < self.in_flight_max;
-        let quiet_until = self.quiet_until.filter(|_| room);
+        // What could be sent by now waits for something else.
+        let quiet_until = self.quiet_until.filter(|&until| room && now < until);
         [self.deadline(), self.silent_at(), quiet_until].into_iter().flatten().min()
     }
 

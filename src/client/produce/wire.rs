@@ -41,6 +41,11 @@ impl Wire {
         self.outgoing.extend(envelope.pieces);
     }
 
+    /// Whether something is still to be written.
+    pub(super) fn is_writing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
     /// Writes what the socket takes and gives the next reply.
     pub(super) fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ReadError>> {
         if let Poll::Ready(Err(error)) = self.poll_write(cx) {

@@ -9,6 +9,7 @@ use super::reign::Reign;
 use super::task::{End, Flow, Mailbox, Outcome};
 use super::waiting::{because, name, waiting};
 use crate::client::Topics;
+use crate::client::produce::Permit;
 use crate::mirror::member::{Member, MemberSettings};
 use tokio::time::sleep;
 
@@ -25,7 +26,8 @@ pub(super) async fn join_and_reign(flow: &Flow, settings: &MemberSettings, mailb
             Err(end) => break end,
         };
         mailbox.forget();
-        let mut reign = Reign::new(flow.clone()).within(settings.group_id.clone(), member.watch());
+        let mut reign =
+            Reign::new(flow.clone(), Permit::always()).within(settings.group_id.clone(), member.watch());
         let outcome = tokio::select! {
             biased;
             reason = member.lost(losses) => Outcome::Lost(reason),

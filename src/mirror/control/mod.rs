@@ -40,6 +40,7 @@ use super::state::records::{Gap, Position, ProducerRecord};
 use super::state::{PositionStore, TopicPartition};
 use super::status::{FlowState, Stopped, SyncStatus, Waiting};
 use super::topics::sync::Followed;
+use crate::client::produce::Permit;
 
 pub use orders::Orders;
 pub use task::{Control, start_control};
@@ -127,6 +128,8 @@ pub struct Granted {
     pub producer: Option<ProducerRecord>,
     /// Gaps on record, for the status.
     pub gaps: Vec<(TopicPartition, Gap)>,
+    /// Until when batches may be sent.
+    pub permit: Permit,
     /// Our membership, where a group gives partitions out.
     pub(in crate::mirror) member: Option<MemberWatch>,
 }

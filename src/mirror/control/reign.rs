@@ -18,6 +18,7 @@ use super::round::look_ahead;
 use super::task::{End, Flow, Mailbox};
 use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Granted};
+use crate::client::produce::Permit;
 use crate::client::{Error, ErrorCode, Topics as Asked};
 use crate::mirror::FlowSettings;
 use crate::mirror::member::MemberWatch;
@@ -38,6 +39,8 @@ const AGAIN: Backoff = Backoff::millis(250, 5_000);
 #[derive(Debug)]
 pub(super) struct Reign {
     pub(super) flow: Flow,
+    /// Until when batches may be sent.
+    permit: Permit,
     pub(super) started: Instant,
     pub(super) registry: Registry,
     pub(super) selector: Selector,
@@ -73,11 +76,12 @@ pub(super) struct Beginning {
 }
 
 impl Reign {
-    pub(super) fn new(flow: Flow) -> Reign {
+    pub(super) fn new(flow: Flow, permit: Permit) -> Reign {
         Reign {
             selector: Selector::new(Arc::clone(&flow.settings)),
             origins: Origins::default(),
             flow,
+            permit,
             started: Instant::now(),
             registry: Registry::default(),
             positions: BTreeMap::new(),
@@ -254,7 +258,9 @@ impl Reign {
         if let Some(member) = &mut self.member {
             let (store, owner) = member.open(&flow);
             let watch = Some(member.watch.clone());
-            let granted = Granted { store: store.clone(), producer: None, gaps: Vec::new(), member: watch };
+            let permit = self.permit.clone();
+            let granted =
+                Granted { store: store.clone(), producer: None, gaps: Vec::new(), permit, member: watch };
             self.store_task = Some(flow.seam.spawn(owner.run()));
             flow.tell(ControlEvent::Granted(granted)).await;
             return Ok(store);
@@ -287,8 +293,9 @@ impl Reign {
         }
         tracing::info!(target: "kmirror::control", flow = %flow.name(), partitions = store.partitions(), "writes this flow; positions read");
         let (producer, gaps) = (store.producer(), store.gaps());
-        let granted = Granted { store: store.clone(), producer, gaps, member: None };
-        self.store_task = Some(flow.seam.spawn(owner.run()));
+        let permit = self.permit.clone();
+        self.store_task = Some(flow.seam.spawn(owner.run(permit.clone())));
+        let granted = Granted { store: store.clone(), producer, gaps, permit, member: None };
         flow.tell(ControlEvent::Granted(granted)).await;
         Ok(store)
     }

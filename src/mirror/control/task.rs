@@ -379,7 +379,7 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
             Err(end) => break end,
         };
         mailbox.forget();
-        let mut reign = Reign::new(flow.beside(&grant));
+        let mut reign = Reign::new(flow.beside(&grant), lease.permit());
         let outcome = tokio::select! {
             biased;
             reason = lease.lost(&grant) => Outcome::Lost(reason),

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::protocol::{Assignment, Claim, PROTOCOL, PROTOCOL_TYPE, choose, group_id};
 use super::tenure::{Change, Tenure};
+use crate::client::produce::{Grantor, Permit};
 use crate::client::{Cluster, Election, GroupEvent, GroupSettings, Membership, Rejoin};
 use crate::mirror::{FlowSettings, Share};
 use crate::seam::Seam;
@@ -32,6 +33,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Lease {
     watch: LeaseWatch,
+    permit: Permit,
     leave: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -86,6 +88,8 @@ impl Lease {
         let (state_sender, state) = watch::channel(LeaseState::Seeking(None));
         let (trouble_sender, trouble) = watch::channel(None);
         let (leave, left) = oneshot::channel();
+        let grantor = Grantor::new();
+        let permit = grantor.permit();
         let name = format!("{}-{:08x}", target.settings().net.client_id, seam.random() as u32);
         let holder = Holder {
             target: target.clone(),
@@ -108,16 +112,22 @@ impl Lease {
             },
             started: Instant::now(),
             tenure: Tenure::new(SESSION_TIMEOUT),
+            grantor,
             state: state_sender,
             trouble: trouble_sender,
         };
         let task = seam.spawn(holder.run(left));
-        Lease { watch: LeaseWatch { state, trouble }, leave: Some(leave), task }
+        Lease { watch: LeaseWatch { state, trouble }, permit, leave: Some(leave), task }
     }
 
     /// How it stands now.
     pub fn state(&self) -> LeaseState {
         self.watch.state()
+    }
+
+    /// The right to write while it is held, for those who must not wait to hear of its loss.
+    pub fn permit(&self) -> Permit {
+        self.permit.clone()
     }
 
     /// A look at it for somebody else.
@@ -173,6 +183,7 @@ struct Holder {
     claim: Claim,
     started: Instant,
     tenure: Tenure,
+    grantor: Grantor,
     state: watch::Sender<LeaseState>,
     trouble: watch::Sender<Option<String>>,
 }
@@ -222,6 +233,7 @@ impl Holder {
     async fn stay(&mut self, member: &mut Membership) -> Next {
         loop {
             let deadline = self.tenure.deadline().map(|at| self.started + at);
+            self.grant();
             let next = tokio::select! {
                 biased;
                 event = member.next() => match event {
@@ -292,11 +304,16 @@ impl Holder {
         self.tell_lost(reason);
     }
 
+    fn grant(&self) {
+        self.grantor.grant(self.tenure.deadline().map(|at| self.started + at));
+    }
+
     fn tell_lost(&self, reason: String) {
         self.tell(LeaseState::Seeking(Some(reason)));
     }
 
     fn tell(&self, state: LeaseState) {
+        self.grant();
         self.state.send_if_modified(|old| {
             let is_new = *old != state;
             *old = state;

@@ -21,6 +21,7 @@ use super::log::for_each_committed;
 use super::mm2_offsets::Mm2Offsets;
 use super::records::{Gap, Position, ProducerRecord, Segment, StateRecord};
 use super::{Remembered, RememberedPartition, Standing, TopicPartition, owner};
+use crate::client::produce::Permit;
 use crate::client::{Cluster, ClusterView, Error, ErrorCode, IsolationLevel, NewTopic, Topics};
 use crate::mirror::producer_id::init_producer;
 use crate::mirror::start::{OtherClusters, check_clusters};
@@ -249,21 +250,21 @@ impl StoreOwner {
         Ok((store, StoreOwner { target: target.clone(), layout, memory, in_mm2, inbox, producer, sequences }))
     }
 
-    /// Stores what comes, until the last handle is gone.
-    pub async fn run(mut self) {
+    /// Stores what comes while `permit` holds, until the last handle is gone.
+    pub async fn run(mut self, permit: Permit) {
         while let Some(Save { records, done, .. }) = self.inbox.recv().await {
-            let outcome = self.save(&records).await;
+            let outcome = self.save(&records, &permit).await;
             // Whoever gave up waiting has no use for the answer.
             let _ = done.send(outcome);
         }
     }
 
-    async fn save(&mut self, records: &[StateRecord]) -> Result<(), StoreError> {
+    async fn save(&mut self, records: &[StateRecord], permit: &Permit) -> Result<(), StoreError> {
         let now_ms = self.target.seam().now_ms();
         let made = batches(&self.layout, records, &self.in_mm2, now_ms)
             .map_err(|error| StoreError::Refused { reason: error.to_string() })?;
-        self.write(self.layout.offsets_topic.clone(), made.offsets).await?;
-        self.write(self.layout.state_topic.clone(), made.state).await?;
+        self.write(self.layout.offsets_topic.clone(), made.offsets, permit).await?;
+        self.write(self.layout.state_topic.clone(), made.state, permit).await?;
         let mut memory = lock(&self.memory);
         for record in records {
             if let Some((source, last_offset)) = mm2_offset(record, &self.in_mm2) {
@@ -279,7 +280,12 @@ impl StoreOwner {
 impl StoreOwner {
     /// Writes batches to the partitions of a topic; all of them again under another producer id when a broker has lost
     /// track of this one, for written twice they say the same.
-    async fn write(&mut self, topic: Arc<str>, batches: BTreeMap<i32, Vec<Bytes>>) -> Result<(), StoreError> {
+    async fn write(
+        &mut self,
+        topic: Arc<str>,
+        batches: BTreeMap<i32, Vec<Bytes>>,
+        permit: &Permit,
+    ) -> Result<(), StoreError> {
         let mut failures = 0;
         loop {
             let producer = self.producer().await;
@@ -291,7 +297,7 @@ impl StoreOwner {
                 let refused = |error: record::Error| StoreError::Refused { reason: error.to_string() };
                 frozen.insert(partition, batches.map_err(refused)?);
             }
-            match write(&self.target, &topic, frozen).await {
+            match write(&self.target, &topic, frozen, permit).await {
                 Ok(()) => return Ok(()),
                 Err(WriteError::Store(error)) => return Err(error),
                 Err(WriteError::LostTrack) => self.producer = None,
@@ -489,15 +495,16 @@ async fn write(
     target: &Cluster,
     topic: &Arc<str>,
     batches: BTreeMap<i32, Vec<Bytes>>,
+    permit: &Permit,
 ) -> Result<(), WriteError> {
     let writes: Vec<_> = batches
         .into_iter()
         .map(|(partition, batches)| {
-            let (target, topic) = (target.clone(), topic.clone());
+            let (target, topic, mut permit) = (target.clone(), topic.clone(), permit.clone());
             let seam = target.seam().clone();
             AbortOnDrop(seam.spawn(async move {
                 for batch in batches {
-                    write_batch(&target, &topic, partition, batch).await?;
+                    write_batch(&target, &topic, partition, batch, &mut permit).await?;
                 }
                 Ok(())
             }))
@@ -520,9 +527,11 @@ async fn write_batch(
     topic: &Arc<str>,
     partition: i32,
     batch: Bytes,
+    permit: &mut Permit,
 ) -> Result<(), WriteError> {
     let (mut failures, started) = (0, Instant::now());
     loop {
+        permit.held().await;
         let error = match target.produce(topic, partition, batch.clone()).await {
             Ok(_) => return Ok(()),
             Err(error) => error,
