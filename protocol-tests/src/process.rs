@@ -220,6 +220,8 @@ impl Program {
 pub struct Usage {
     /// Processor time of all its threads, ended ones too.
     pub cpu: Duration,
+    /// How often its first thread has gone to sleep by itself.
+    pub wakes: u64,
     /// Memory resident now, in bytes.
     pub resident_bytes: u64,
     /// The most that was ever resident, in bytes.
@@ -245,7 +247,10 @@ impl Usage {
             let number = line.trim().trim_end_matches(" kB").trim();
             number.parse::<u64>().map(|number| number * 1024).map_err(|_| malformed())
         };
+        let wakes = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let wakes = wakes.and_then(|count| count.trim().parse().ok()).ok_or_else(malformed)?;
         Ok(Usage {
+            wakes,
             cpu: Duration::from_millis(ticks * 10).max(threads_cpu(pid)),
             resident_bytes: kilobytes("VmRSS:")?,
             resident_bytes_max: kilobytes("VmHWM:")?,

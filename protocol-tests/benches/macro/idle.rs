@@ -1,6 +1,7 @@
 //! What cannot be seen in a bulk copy: the latency that a mirror adds, and what an idle one costs.
 
 use crate::measure::{Bench, Copier, wait_first};
+use crate::peer;
 use protocol_tests::Result;
 use protocol_tests::compare::Side;
 use protocol_tests::flow::FlowFile;
@@ -85,12 +86,17 @@ pub(crate) fn print_idle(bench: &Bench, alias: &str, with_heartbeats: bool) -> R
     std::thread::sleep(IDLE);
     let after = kmirror.usage()?;
     let heartbeats = if with_heartbeats { "with heartbeats" } else { "without heartbeats" };
+    let wakes = (after.wakes - before.wakes) as f64 / IDLE.as_secs_f64();
+    let percent = (after.cpu - before.cpu).as_secs_f64() / IDLE.as_secs_f64() * 100.0;
+    kmirror.stop(TIMEOUT)?;
+    let peer = peer::share_of_a_core(wakes, IDLE)? * 100.0;
     println!(
-        "\nidle with {IDLE_TOPICS} topics, {heartbeats}: {:.1} MB resident, {:.2} % of a core",
+        "\nidle with {IDLE_TOPICS} topics, {heartbeats}: {:.1} MB resident, {percent:.2} % of a core at {wakes:.1} wake-ups a \
+         second; a peer that only wakes up as often {peer:.2} %, ratio {:.2}",
         after.resident_bytes as f64 / 1e6,
-        (after.cpu - before.cpu).as_secs_f64() / IDLE.as_secs_f64() * 100.0
+        percent / peer
     );
-    kmirror.stop(TIMEOUT).map(drop)
+    Ok(())
 }
 
 /// A thousand topics in which nothing happens, and one that is busy.

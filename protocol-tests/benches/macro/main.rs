@@ -2,10 +2,11 @@
 //! are medians and their ratios. `cargo bench -p protocol-tests --bench macro -- [--runs N] [--mb N] [--only WORDS]`.
 //!
 //! MB are 10⁶ bytes of batches as stored at the source. Of MirrorMaker 2 the processor time after its first record
-//! counts; of kmirror all of it.
+//! counts; of kmirror all of it. `latency`, `idle` and `many` are words for `--only`, too.
 
 mod idle;
 mod measure;
+mod peer;
 mod relay;
 mod table;
 
@@ -21,6 +22,9 @@ pub(crate) struct Options {
 }
 
 fn main() -> Result<()> {
+    if let Some(peer) = peer::wanted() {
+        return peer;
+    }
     let options = options(std::env::args().skip(1))?;
     let Some(mut bench) = Bench::start()? else { return Ok(()) };
     for load in loads(options.megabytes) {
@@ -39,10 +43,15 @@ fn main() -> Result<()> {
         table::print_load(&load, stored, &copies, &mut relays);
         bench.drop_load(&load)?;
     }
-    if options.only.is_none() {
+    let wants = |name: &str| options.only.as_ref().is_none_or(|words| name.contains(words.as_str()));
+    if wants("latency") {
         idle::print_latency(&bench)?;
+    }
+    if wants("idle") {
         idle::print_idle(&bench, "Idle", true)?;
         idle::print_idle(&bench, "Silent", false)?;
+    }
+    if wants("many") {
         idle::print_many(&bench)?;
     }
     Ok(())

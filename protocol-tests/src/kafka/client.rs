@@ -178,6 +178,7 @@ impl Client {
             ("bootstrap.servers", bootstrap.to_owned()),
             ("compression.type", load.codec.name().to_owned()),
             ("acks", "all".to_owned()),
+            ("enable.idempotence", "false".to_owned()),
             ("batch.size", load.batch_bytes.to_string()),
             ("linger.ms", linger.to_owned()),
             ("buffer.memory", (64 << 20).to_string()),

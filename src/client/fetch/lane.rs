@@ -35,8 +35,10 @@ const IMPATIENT_FOR: Duration = Duration::from_secs(1);
 const IMPATIENT_WAIT: Duration = Duration::from_millis(10);
 /// Answers without data in a row after which buffers are given back.
 const EMPTY_ANSWERS: u32 = 2;
-/// Answers without data in a row after which the broker may wait longer for some.
+/// Answers in a row, without data or only after a while, after which the broker may wait longer for some.
 const IDLE_ANSWERS: u32 = 20;
+/// An answer that comes so late was waiting for data: a heartbeat each second is no reason to ask twice as often.
+const LATE_AFTER: Duration = Duration::from_millis(250);
 
 /// A running fetch lane. It ends when `commands` is dropped.
 #[derive(Debug)]
@@ -105,10 +107,10 @@ impl Desk {
         }
     }
 
-    fn patience(&self, now: Instant, empty_answers: u32) -> Patience {
+    fn patience(&self, now: Instant, idle_answers: u32) -> Patience {
         match self.impatient_until {
             Some(until) if now < until => Patience::AtMost(IMPATIENT_WAIT),
-            _ if empty_answers >= IDLE_ANSWERS => Patience::Idle,
+            _ if idle_answers >= IDLE_ANSWERS => Patience::Idle,
             _ => Patience::Full,
         }
     }
@@ -151,6 +153,9 @@ struct Connection {
     told_at: Instant,
     quiet_until: Option<Instant>,
     empty_answers: u32,
+    idle_answers: u32,
+    asked_at: Instant,
+    is_late: bool,
 }
 
 /// What has come of the answer to the fetch in flight.
@@ -232,6 +237,9 @@ impl Lane {
             told_at: Instant::now(),
             quiet_until: None,
             empty_answers: 0,
+            idle_answers: 0,
+            asked_at: Instant::now(),
+            is_late: false,
         };
         self.say([FetchEvent::Connected]).await?;
         let mut events = Vec::new();
@@ -275,7 +283,7 @@ impl Lane {
         let now = Instant::now();
         let quiet = connection.quiet_until.is_some_and(|until| now < until);
         let free = matches!(connection.answer, Answer::None) && self.desk.reading == Reading::On && !quiet;
-        let patience = self.desk.patience(now, connection.empty_answers);
+        let patience = self.desk.patience(now, connection.idle_answers);
         let Some((request, version)) =
             free.then(|| self.desk.session.request(connection.version_max, patience)).flatten()
         else {
@@ -290,6 +298,7 @@ impl Lane {
         let client_id = &self.dialler.net.client_id;
         let frame = encode_request(&request, version, connection.correlation_id, client_id)?;
         connection.answer = Answer::Nothing;
+        connection.asked_at = now;
         connection.needed = SIZE_BYTES;
         let limit = self.dialler.net.request_timeout;
         match timeout(limit, connection.socket.write_all(&frame)).await {
@@ -420,6 +429,8 @@ impl Lane {
                     events.push(FetchEvent::Throttled(head.throttle));
                 }
                 connection.empty_answers = connection.empty_answers.saturating_add(1);
+                connection.idle_answers = connection.idle_answers.saturating_add(1);
+                connection.is_late = connection.asked_at.elapsed() >= LATE_AFTER;
                 match session.head(&head) {
                     HeadVerdict::Proceed => self.dialler.worked(),
                     HeadVerdict::Refused(code) => return Err(connection.refused(code)),
@@ -429,6 +440,9 @@ impl Lane {
             Step::Partition(head) => records = session.partition(head, events),
             Step::Batch(FetchedBatch { bytes, magic }) => {
                 connection.empty_answers = 0;
+                if !connection.is_late {
+                    connection.idle_answers = 0;
+                }
                 let bytes = self.slabs.hand_over(bytes);
                 records = session.batch(FetchedBatch { bytes, magic });
             }

@@ -498,20 +498,29 @@ async fn a_fetch_does_not_wait_long_while_a_partition_is_out() {
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_comes_a_fetch_waits_longer() {
-    let check = async |settings: FetchSettings, waits: [i32; 3]| {
+    let check = async |settings: FetchSettings, records: bool, after_ms: u64, waits: [i32; 3]| {
         let mut rig = Rig::start(17, settings).await;
         let mut broker = rig.connected().await;
         rig.add(0, 1, 10);
         let mut found = Vec::new();
-        for _ in 0..22 {
+        for offset in 10..32 {
             let (header, request) = broker.request::<FetchRequest>().await;
             found.push(request.max_wait_ms);
-            broker.write(&response(&header, 44, vec![])).await;
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            let partitions = if records { vec![data(0, batch(offset, 1, 100))] } else { vec![] };
+            broker.write(&response(&header, 44, partitions)).await;
+            if records {
+                rig.fetched().await;
+            }
         }
         assert_eq!([found[0], found[19], found[20]], waits);
     };
-    check(FetchSettings::default(), [500, 500, 2_000]).await;
-    check(FetchSettings { fetch_min_bytes: 2, ..FetchSettings::default() }, [500, 500, 500]).await;
+    let settings = FetchSettings::default();
+    check(settings.clone(), false, 0, [500, 500, 2_000]).await;
+    check(settings.clone(), true, 200, [500, 500, 500]).await;
+    // As a heartbeat comes each second, for which there is no need to ask twice.
+    check(settings.clone(), true, 300, [500, 500, 2_000]).await;
+    check(FetchSettings { fetch_min_bytes: 2, ..settings }, false, 0, [500, 500, 500]).await;
 }
 
 #[tokio::test(start_paused = true)]
