@@ -54,7 +54,9 @@ pub(super) fn build(
         pairs.iter().map(|(source, target)| builder.flow(source, target, &mut heartbeats)).collect();
     heartbeats.extend(builder.heartbeats(&pairs, &used, targets));
     let elsewhere = builder.flows_elsewhere(&pairs);
-    circles::check(&[flows.as_slice(), &elsewhere].concat(), flows.len(), builder.problems);
+    let all = [flows.as_slice(), &elsewhere].concat();
+    circles::check(&all, flows.len(), builder.problems);
+    let flows = circles::tell_onward(&all, flows.len());
     circles::check_aliases(&flows, &clusters, builder.problems);
     let sections = builder.sections;
     Built {

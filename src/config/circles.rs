@@ -2,15 +2,19 @@
 //!
 //! `DefaultReplicationPolicy` puts the source's alias into every name, and a flow takes nothing that carries its target's.
 //! Where a policy keeps the names, or renames take the alias away, nothing in a name tells where a record came from: such
-//! flows must not form a circle of topics. Names and patterns are all that a file tells, so what may or may not be a circle
-//! is a warning, and what surely is one an error.
+//! flows must not form a circle of topics. Names and patterns are all that a file tells: where a name is found that goes
+//! round, that is an error, and where none is, a warning. What then goes round all the same is refused topic by topic, by
+//! the flows themselves (`mirror::onward`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::problem::Problem;
 use super::reader::Problems;
 use crate::client::{self, HostPort};
-use crate::mirror::FlowSettings;
+use crate::mirror::{FlowSettings, Onward, Selection, selects};
+
+/// Patterns that are looked at for a topic that goes round.
+const CANDIDATES_MAX: usize = 200;
 
 /// Looks for circles among the flows of a file that one of the first `ours` is part of; the others run in other processes.
 pub(super) fn check(flows: &[FlowSettings], ours: usize, problems: &mut Problems) {
@@ -24,6 +28,17 @@ pub(super) fn check(flows: &[FlowSettings], ours: usize, problems: &mut Problems
             problems.push(judge(&circle.iter().map(|&index| &flows[index]).collect::<Vec<_>>()));
         }
     }
+}
+
+/// Tells each of the first `ours` flows by which others what it writes may come back.
+pub(super) fn tell_onward(flows: &[FlowSettings], ours: usize) -> Vec<FlowSettings> {
+    let of_file: Vec<Onward> = flows.iter().map(Onward::of_file).collect();
+    let needs_it = flows.iter().any(hides);
+    let tell = |(index, flow): (usize, &FlowSettings)| {
+        let others = of_file.iter().enumerate().filter(|(other, _)| needs_it && *other != index);
+        FlowSettings { onward: others.map(|(_, other)| other.clone()).collect(), ..flow.clone() }
+    };
+    flows.iter().enumerate().take(ours).map(tell).collect()
 }
 
 /// Two aliases of one cluster: what a flow writes there, it reads again. (What only the cluster's id tells is found when the
@@ -83,21 +98,43 @@ fn judge(circle: &[&FlowSettings]) -> Problem {
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
         [] => String::new(),
     };
-    let everything = |flow: &&&FlowSettings| flow.topics.patterns().iter().any(|pattern| pattern == ".*");
     let all_hide = circle.iter().all(|flow| hides(flow));
-    let same = circle.windows(2).all(|pair| pair[0].topics.patterns() == pair[1].topics.patterns());
-    let takers = circle.iter().filter(everything).count();
-    let certain = if all_hide { same || takers + 1 >= circle.len() } else { takers == circle.len() };
     let keep = if all_hide {
         "keep the names of their topics"
     } else {
         "form a circle, and not all of their names tell where a topic came from"
     };
     let help = "give each flow topics of its own, or leave the names to DefaultReplicationPolicy";
-    if certain {
+    if (all_hide && take_the_same(circle)) || goes_round(circle) {
         Problem::error(format!("{names} {keep} and take the same ones: records would go round without end"))
             .help(help)
     } else {
-        Problem::warning(format!("{names} {keep}: no topic may be taken by all of them")).help(help)
+        let message = format!("{names} {keep}: a topic that all of them take is refused when they run");
+        Problem::warning(message).help(help)
     }
+}
+
+fn take_the_same(circle: &[&FlowSettings]) -> bool {
+    let lists =
+        |flow: &FlowSettings| [flow.topics.patterns().to_vec(), flow.topics_exclude.patterns().to_vec()];
+    circle.windows(2).all(|pair| lists(pair[0]) == lists(pair[1]))
+}
+
+/// Whether a topic is found that goes round. Candidates are any name, and the literals of the patterns.
+fn goes_round(circle: &[&FlowSettings]) -> bool {
+    const ANY: &str = "topic";
+    const NO_LITERALS: [char; 14] = ['.', '*', '+', '?', '[', ']', '(', ')', '|', '\\', '{', '}', '^', '$'];
+    let mut candidates = BTreeSet::from([ANY.to_owned()]);
+    for pattern in circle.iter().flat_map(|flow| flow.topics.patterns()).take(CANDIDATES_MAX) {
+        candidates.insert(pattern.clone());
+        for literal in pattern.split(NO_LITERALS).filter(|literal| !literal.is_empty()).take(CANDIDATES_MAX) {
+            candidates.extend([literal.to_owned(), format!("{literal}{ANY}")]);
+        }
+    }
+    circle.iter().any(|flow| {
+        let others = circle.iter().filter(|other| !std::ptr::eq(**other, *flow));
+        let settings =
+            FlowSettings { onward: others.map(|other| Onward::of_file(other)).collect(), ..(*flow).clone() };
+        candidates.iter().any(|topic| matches!(selects(&settings, topic), Selection::ComesBack { .. }))
+    })
 }

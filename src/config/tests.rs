@@ -598,7 +598,17 @@ fn a_circle_is_found_whichever_of_its_flows_this_process_runs() {
         assert!(check(targets, ""), "{targets:?}");
     }
     assert!(!check(&["C"], ""), "the circle is of others");
-    assert!(!check(&["B"], "A->B.topics=a\nB->A.topics=b\n"), "no topic goes round");
+    for (topics, exclude, goes_round) in [
+        (["a", "b"], "", false),
+        (["a.*", "[ab].*"], "", true),
+        (["a.+", ".*"], "a.*", false),
+        ([".*", "orders-.*"], "", true),
+        (["(a|b).*", "(a|b).*"], "", true),
+    ] {
+        let [there, back] = topics;
+        let more = format!("A->B.topics={there}\nB->A.topics={back}\nB->A.topics.exclude={exclude}\n");
+        assert_eq!(check(&["B"], &more), goes_round, "{topics:?} {exclude}");
+    }
 }
 
 /// MirrorMaker finds out when it creates its topics.

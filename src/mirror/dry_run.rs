@@ -310,7 +310,7 @@ pub async fn plan_heartbeats(pair: &HeartbeatSettings, target: &Cluster) -> Resu
 pub(super) fn rule(selection: &Selection, settings: &FlowSettings) -> Option<String> {
     match selection {
         Selection::Replicated | Selection::Heartbeats => None,
-        Selection::NameTooLong { .. } | Selection::MatchGivenUp => None,
+        Selection::NameTooLong { .. } | Selection::MatchGivenUp | Selection::ComesBack { .. } => None,
         Selection::NotMatched => Some("topics does not name it".to_owned()),
         Selection::Excluded => Some("topics.exclude names it".to_owned()),
         Selection::Internal => Some("it is internal".to_owned()),

@@ -21,6 +21,7 @@ pub mod member;
 pub mod mm2;
 mod name_format;
 pub mod offset_map;
+mod onward;
 mod origins;
 mod partitioning;
 mod plain_patterns;
@@ -46,6 +47,7 @@ mod window;
 pub use fields::FieldError;
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use name_format::{NameFormat, Parsed};
+pub use onward::{Onward, comes_back};
 pub use partitioning::{Choice, Gathering, Partitioning, WantedPartitioning};
 pub use policy::{
     Compat, PolicyKind, ReplicationPolicy, Selection, configs_topic, kmirror_topic, offsets_topic, selects,

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::onward::comes_back;
 use super::{FlowSettings, NameFormat, Rename, TopicRewrites};
 
 const HEARTBEATS_TOPIC: &str = "heartbeats";
@@ -99,6 +100,11 @@ pub enum Selection {
         /// The alias in its name that says so.
         alias: String,
     },
+    /// Another flow would bring it back, and it would be taken again.
+    ComesBack {
+        /// Which.
+        by: Arc<str>,
+    },
     /// Its name on the target would be longer than Kafka allows.
     NameTooLong {
         /// That name.
@@ -117,6 +123,19 @@ impl Selection {
 
 /// Decides whether a flow takes a topic of its source.
 pub fn selects(settings: &FlowSettings, topic: &str) -> Selection {
+    let selection = selects_alone(settings, topic);
+    match comes_back(settings, topic).filter(|_| selection.is_replicated()) {
+        Some(onward) => Selection::ComesBack { by: onward.name.clone() },
+        None => selection,
+    }
+}
+
+/// Whether a flow takes a topic, wherever it goes from there.
+pub(super) fn takes(settings: &FlowSettings, topic: &str) -> bool {
+    selects_alone(settings, topic).is_replicated()
+}
+
+fn selects_alone(settings: &FlowSettings, topic: &str) -> Selection {
     let policy = &settings.policy;
     if policy.is_internal_topic(topic) {
         return Selection::Internal;

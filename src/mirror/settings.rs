@@ -8,8 +8,8 @@ use super::member::MemberSettings;
 use super::mm2::settings::{HeartbeatSettings, TranslationSettings};
 use super::takeover::{Connectors, Workers};
 use super::{
-    Compat, Gathering, NameFormat, OtherShare, PatternList, PrincipalMap, ReplicationPolicy, configs_topic,
-    offsets_topic,
+    Compat, Gathering, NameFormat, Onward, OtherShare, PatternList, PrincipalMap, ReplicationPolicy,
+    configs_topic, offsets_topic,
 };
 use crate::client::{self, FetchSettings, ProduceSettings};
 use crate::record::Codec;
@@ -44,6 +44,8 @@ pub struct FlowSettings {
     pub others: Arc<[OtherShare]>,
     /// What other files call the target, as far as their flows to the source tell: nothing of these names is copied back.
     pub target_names: Arc<[Arc<str>]>,
+    /// Other flows by which what this one writes may come back to its source.
+    pub onward: Arc<[Onward]>,
     /// `replication.policy.*`.
     pub policy: ReplicationPolicy,
     /// `kmirror.group.format`: what groups are called on the target; `None` keeps their ids.
@@ -155,6 +157,7 @@ impl FlowSettings {
             topics_exclude: list(topics_exclude_default(Compat::default())),
             others: Arc::default(),
             target_names: Arc::default(),
+            onward: Arc::default(),
             policy: ReplicationPolicy::default(),
             group_format: None,
             principal_map: PrincipalMap::default(),

@@ -140,6 +140,13 @@ impl Round<'_> {
                 self.refuse(topic, reason);
                 return;
             }
+            Selection::ComesBack { by } => {
+                let reason = format!(
+                    "{by} would bring it back, and its records would go round without end: give each flow topics of its own"
+                );
+                self.refuse(topic, reason);
+                return;
+            }
             Selection::NotMatched
             | Selection::Excluded
             | Selection::Elsewhere { .. }
