@@ -278,6 +278,36 @@ async fn a_flow_whose_connector_is_paused_stands_still_until_it_is_resumed() {
     assert_eq!(values(&stage.b, "A.t"), (0..20).collect::<Vec<_>>());
 }
 
+/// What is paused while it runs stands still within seconds, loses nothing and copies nothing twice.
+#[tokio::test(start_paused = true)]
+async fn a_flow_whose_connector_is_paused_while_it_runs_stands_still_from_then_on() {
+    let stage = Stage::simulated(23).await;
+    stage.a.create_topic("t", 1, 1, &[]).unwrap();
+    append(&stage.a, "t", 0, &numbers(0..10));
+    stage.b.create_topic("mm2-configs.A.internal", 1, 1, &[]).unwrap();
+    let replicator = stage.start("");
+    copied(&replicator, 10).await;
+    for round in 1..4 {
+        target_state(&stage, "PAUSED", if round == 2 { "STOPPED" } else { "PAUSED" });
+        until(&replicator, "paused", |status| matches!(status.flows[0].state, FlowState::Paused { .. }))
+            .await;
+        append(&stage.a, "t", 0, &numbers(round * 10..(round + 1) * 10));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(values(&stage.b, "A.t"), (0..round * 10).collect::<Vec<_>>(), "round {round}");
+        target_state(&stage, "STARTED", "STARTED");
+        copied(&replicator, i64::from((round + 1) * 10)).await;
+    }
+    replicator.stop().await;
+    assert_eq!(values(&stage.b, "A.t"), (0..40).collect::<Vec<_>>());
+
+    // Whoever knows better says so.
+    let replicator = stage.start("kmirror.on.paused = ignore");
+    target_state(&stage, "PAUSED", "PAUSED");
+    append(&stage.a, "t", 0, &numbers(40..50));
+    copied(&replicator, 50).await;
+    replicator.stop().await;
+}
+
 /// Connectors that ran inside a Connect cluster: their offsets lie in its topic, under the connector's own name, and go on
 /// being written there, so that the connector finds them.
 #[tokio::test(start_paused = true)]

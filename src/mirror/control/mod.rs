@@ -17,6 +17,7 @@
 mod membership;
 mod orders;
 mod partitions;
+mod pause;
 mod registry;
 mod reign;
 mod resolve;

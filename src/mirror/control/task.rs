@@ -1,7 +1,7 @@
 //! The life of a flow's control task: wait for MirrorMaker to be gone, hold the lease, rule while it lasts.
 //!
-//! Three things can end a reign at any moment, so they stand beside it in one `select!`, the most urgent first: the lease
-//! is lost, a MirrorMaker appears, the owner says stop. Whatever the reign is doing then is dropped where it waits; both
+//! Four things can end a reign at any moment, so they stand beside it in one `select!`, the most urgent first: the lease
+//! is lost, a MirrorMaker appears, its connector is paused, the owner says stop. Whatever the reign is doing then is dropped where it waits; both
 //! clusters are asked again before anything else is done, so nothing is lost by that.
 
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use super::membership::join_and_reign;
+use super::pause::{paused_meanwhile, stand_while_paused};
 use super::reign::Reign;
 use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Orders};
@@ -22,8 +23,8 @@ use crate::mirror::lease::{Grant, Lease, LeaseState};
 use crate::mirror::state::TopicPartition;
 use crate::mirror::state::records::Position;
 use crate::mirror::status::FlowState;
-use crate::mirror::takeover::{self, PAUSED_INTERVAL, Step, WAIT_INTERVAL, WATCH_INTERVAL};
-use crate::mirror::{FlowSettings, OnPaused, OtherShare, Share};
+use crate::mirror::takeover::{self, Step, WAIT_INTERVAL, WATCH_INTERVAL};
+use crate::mirror::{FlowSettings, OtherShare, Share};
 use crate::seam::Seam;
 
 /// Events that wait for the flow's owner.
@@ -144,7 +145,7 @@ impl Flow {
         let _ = self.events.send(event).await;
     }
 
-    async fn state(&self, state: FlowState) {
+    pub(super) async fn state(&self, state: FlowState) {
         self.tell(ControlEvent::State(state)).await;
     }
 
@@ -324,53 +325,6 @@ async fn wait_for_source(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
     }
 }
 
-/// A connector of MirrorMaker that somebody has paused or stopped was not to copy anything, and neither is its successor.
-async fn stand_while_paused(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
-    if flow.settings.on_paused == OnPaused::Ignore {
-        return None;
-    }
-    let (connector, topic) = (&flow.settings.connectors.source, &flow.settings.config_storage_topic);
-    let resumed = async {
-        let mut has_said = false;
-        let mut failures = 0;
-        loop {
-            let config = match takeover::read_worker_config(&flow.settings, &flow.target).await {
-                Ok(config) => config,
-                Err(error) if error.is_retriable() => {
-                    tracing::warn!(target: "kmirror::control", flow = %flow.name(), topic, error = %error.chain(), "cannot see yet whether MirrorMaker is paused");
-                    sleep(flow.target.settings().retry_backoff.delay(failures, flow.seam.random())).await;
-                    failures += 1;
-                    continue;
-                }
-                Err(error) => {
-                    tracing::warn!(target: "kmirror::control", flow = %flow.name(), topic, error = %error.chain(), "cannot see whether MirrorMaker is paused");
-                    return;
-                }
-            };
-            let Some(state) = takeover::paused(connector, topic, config.target_state(connector)) else {
-                return;
-            };
-            if !has_said {
-                tracing::warn!(
-                    target: "kmirror::control",
-                    flow = %flow.name(),
-                    "MirrorMaker's {connector} is {} ({topic}), so this flow stands still; resume it there, or set \
-                     kmirror.on.paused = ignore",
-                    config.target_state(connector).name()
-                );
-                has_said = true;
-            }
-            flow.state(state).await;
-            sleep(PAUSED_INTERVAL).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = mailbox.stop() => Some(End::Stopped),
-        () = resumed => None,
-    }
-}
-
 async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
     let mut lease = Lease::seek(&flow.seam, &flow.settings, &flow.target);
     let end = loop {
@@ -378,12 +332,17 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
             Ok(grant) => grant,
             Err(end) => break end,
         };
+        // It may have been paused while this process stood by, or while it ruled.
+        if let Some(end) = stand_while_paused(flow, mailbox).await {
+            break end;
+        }
         mailbox.forget();
         let mut reign = Reign::new(flow.beside(&grant), lease.permit());
         let outcome = tokio::select! {
             biased;
             reason = lease.lost(&grant) => Outcome::Lost(reason),
             reason = mirror_maker_appears(flow) => Outcome::Ended(End::Failed(reason)),
+            reason = paused_meanwhile(flow) => Outcome::Lost(reason),
             end = reign.rule(mailbox) => Outcome::Ended(end),
         };
         reign.over();
@@ -400,7 +359,7 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
 
 /// What ends a reign.
 pub(super) enum Outcome {
-    /// Somebody else has the right to write now.
+    /// Somebody else has the right to write now, or nobody has.
     Lost(String),
     /// It did by itself.
     Ended(End),
