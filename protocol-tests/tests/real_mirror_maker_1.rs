@@ -1,6 +1,7 @@
-//! `kmirror mirror-maker` and `kafka-mirror-maker.sh` on real clusters: members of one consumer group that share a job, beside
-//! a Java consumer and a real MirrorMaker 1, and the command lines that users have.
+//! `kmirror mirror-maker` on real clusters: members of one consumer group that share a job, beside a Java consumer and a real
+//! MirrorMaker 1.
 
+use protocol_tests::Result;
 use protocol_tests::kafka::{Client, ClusterSpec, Isolation, MirrorMaker1};
 use protocol_tests::mirror::Kmirror;
 use protocol_tests::pair::{Pair, PairCell};
@@ -8,7 +9,6 @@ use protocol_tests::process::{Signal, tail};
 use protocol_tests::records::{ReadRecord, TestRecord};
 use protocol_tests::traffic::{Traffic, all_runs, check_numbers, numbered};
 use protocol_tests::wait::{Look, wait_for};
-use protocol_tests::{Result, workspace};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
@@ -229,88 +229,6 @@ fn a_real_mirror_maker_1_is_replaced_process_by_process() -> Result<()> {
     for mirror in [&mut first, &mut second] {
         assert_eq!(mirror.stop(TIMEOUT)?, 0, "{}", mirror.output());
     }
-    Ok(())
-}
-
-/// A file that users have, with the addresses of this pair and a group of the test's own.
-fn users_file(name: &str, bootstrap: &str, group: &str) -> String {
-    let path = workspace().join("src/cli/testdata").join(name);
-    let text = std::fs::read_to_string(&path).unwrap();
-    let line = |line: &str| match line.split_once('=') {
-        Some(("bootstrap.servers", _)) => format!("bootstrap.servers={bootstrap}\n"),
-        Some(("group.id", _)) => format!("group.id={group}\n"),
-        _ => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
-}
-
-/// The command lines of runbooks, step by step: topics, counts, lag. On clusters of their own, since `--blacklist` takes all
-/// other topics.
-#[test]
-fn command_lines_of_runbooks_do_what_they_say() -> Result<()> {
-    static PAIR: PairCell = PairCell::new();
-    let Some(pair) = Pair::get(&PAIR, ClusterSpec::new("a"), ClusterSpec::new("b"))? else { return Ok(()) };
-    let records = |prefix: &str| -> Vec<TestRecord> {
-        (0..100).map(|number| TestRecord::new(format!("k{number}"), format!("{prefix}-{number}"))).collect()
-    };
-    for topic in ["test-mirror", "source-topic", "internal-audit", "invoices"] {
-        pair.source().create_topic(topic, 3, &[])?;
-        pair.java().produce(&pair.a.bootstrap(), topic, &records(topic))?;
-    }
-    let check = |group: &str, arguments: &[&str], copied: &[(&str, &str)], absent: &[&str]| -> Result<()> {
-        let line = [
-            &[
-                "--consumer.config",
-                "@consumer-mirror.properties",
-                "--producer.config",
-                "@producer-mirror.properties",
-            ][..],
-            arguments,
-        ]
-        .concat();
-        let consumer = users_file("consumer-mirror.properties", &pair.a.bootstrap(), group);
-        let producer = users_file("producer-mirror.properties", &pair.b.bootstrap(), group);
-        let consumer = format!("{consumer}kmirror.admin.listen=none\n");
-        let files = [("consumer-mirror.properties", &*consumer), ("producer-mirror.properties", &*producer)];
-        let mut mirror = Kmirror::start_as("kafka-mirror-maker.sh", &line, &files)?;
-        for (source, target) in copied {
-            wait_for(&format!("{source} as {target}"), TIMEOUT, || {
-                mirror.expect_running()?;
-                let found = read_target(pair, pair.java(), target)?;
-                let values: BTreeSet<String> = found.iter().map(ReadRecord::value_text).collect();
-                let wanted = records(source);
-                let whole = wanted.len() == values.len() && found.len() == wanted.len();
-                let seen = || format!("{} of {}\n{}", found.len(), wanted.len(), tail(&mirror.output(), 40));
-                Ok(if whole { Look::Done(()) } else { Look::Pending(seen()) })
-            })?;
-            wait_no_lag(pair, group, source)?;
-        }
-        assert_eq!(mirror.stop(TIMEOUT)?, 0, "{}", mirror.output());
-        let output = mirror.output();
-        assert!(
-            output.contains("enable.auto.commit=true: offsets are committed all the same only when"),
-            "{output}"
-        );
-        assert!(output.contains("retries=3 bounds nothing"), "{output}");
-        let topics = pair.target().topics()?;
-        for topic in absent {
-            assert!(!topics.iter().any(|there| there == topic), "{topic} in {topics:?}");
-        }
-        Ok(())
-    };
-    check(
-        "one",
-        &["--whitelist", "test-mirror", "--num.streams", "3"],
-        &[("test-mirror", "test-mirror")],
-        &["source-topic", "internal-audit", "invoices"],
-    )?;
-    check(
-        "two",
-        &["--whitelist", "source-topic", "--rewrite.topics", "source-topic:target-topic"],
-        &[("source-topic", "target-topic")],
-        &["source-topic", "internal-audit"],
-    )?;
-    check("three", &["--blacklist", "internal-.*"], &[("invoices", "invoices")], &["internal-audit"])?;
     Ok(())
 }
 
