@@ -284,6 +284,46 @@ async fn topics_that_are_created_anew_stop_or_go_on_with_a_gap() {
     }
 }
 
+/// A partition that its topic has no more is not left waiting for a start that nobody gives: a load would never end.
+#[tokio::test(start_paused = true)]
+async fn partitions_that_a_topic_comes_back_without_are_gone() {
+    for append_anew in [false, true] {
+        let seam = Seam::Simulated(Simulation::new(9));
+        let (a, b) = (cluster(&seam, 1, "10.0.0.1").await, cluster(&seam, 2, "10.0.0.2").await);
+        a.create_topic("t", 3, 1, &[]).unwrap();
+        (0..3).for_each(|partition| append(&a, "t", partition, 0, 10, Codec::None));
+        let more = if append_anew { "kmirror.on.source.reset = append" } else { "" };
+        let replicator = replicator(&seam, &file(&a, &b, more));
+        let shows = async |wanted: [(Option<&str>, Option<i64>); 3]| {
+            until(&replicator, &format!("{wanted:?}"), |status| {
+                (0..3).zip(wanted).all(|(number, (reason, position))| {
+                    let shown = status.flows[0].partitions.get(&("t".into(), number));
+                    shown.is_some_and(|shown| {
+                        let stopped = shown.stopped.as_ref().map(|stopped| stopped.reason);
+                        stopped == reason && (position.is_none() || shown.position == position)
+                    })
+                })
+            })
+            .await;
+        };
+        shows([(None, Some(10)); 3]).await;
+        let anew = |partitions: u32| {
+            a.delete_topic("t").unwrap();
+            a.create_topic("t", partitions, 1, &[]).unwrap();
+            (0..partitions as i32).for_each(|partition| append(&a, "t", partition, 100, 3, Codec::None));
+        };
+        let back = if append_anew { (None, Some(3)) } else { (Some("source_reset"), None) };
+        anew(1);
+        shows([back, (Some("topic_gone"), None), (Some("topic_gone"), None)]).await;
+        anew(2);
+        shows([back, back, (Some("topic_gone"), None)]).await;
+        anew(3);
+        shows([back; 3]).await;
+        replicator.stop().await;
+        assert!(b.violations().is_empty(), "{:?}", b.violations());
+    }
+}
+
 /// A partition that does not go on shows by how much it falls behind, for whatever reason it stopped.
 #[tokio::test(start_paused = true)]
 async fn the_lag_of_a_stopped_partition_grows() {

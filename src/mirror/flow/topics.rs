@@ -139,10 +139,25 @@ impl Owner {
         }
         let positions = self.positions_of(&ready.source.name);
         self.set_ids(ready);
+        self.stop_what_is_not_in(&ready.source);
+        let is_there = |at: &TopicPartition| at.partition < ready.source.partitions;
         for (partition, position) in positions {
-            if !ready.starts.contains_key(&partition.partition) {
+            if is_there(&partition) && !ready.starts.contains_key(&partition.partition) {
                 self.control.orders.restart(partition, Some(position));
             }
+        }
+    }
+
+    /// A topic that was created anew may have fewer partitions: the others are gone, and nobody would give them a start.
+    fn stop_what_is_not_in(&mut self, source: &TopicRef) {
+        let held = self.engine.held();
+        let beyond = (source.name.clone(), source.partitions)..=(source.name.clone(), i32::MAX);
+        for (&(_, partition), &key) in self.keys.range(beyond).filter(|(_, key)| held.contains(key)) {
+            let (name, count) = (&source.name, source.partitions);
+            let reason = format!(
+                "{name}-{partition} is gone: its topic was created anew at the source, with {count} partition(s)"
+            );
+            self.engine.stop_gone(key, reason);
         }
     }
 
