@@ -43,6 +43,43 @@ async fn positions_outlive_the_process() {
     owner.stop().await;
 }
 
+/// Whoever deletes a topic that positions are kept in takes nothing from the flow: what is remembered is stored anew.
+#[tokio::test(start_paused = true)]
+async fn positions_outlive_the_topics_that_they_are_kept_in() {
+    let (offsets, state) = ("mm2-offsets.A.internal", "mm2-kmirror.A.internal");
+    for deleted in [&[][..], &[offsets], &[state], &[offsets, state]] {
+        let world = World::new(13).await;
+        world.source.create_topic("t1", 3, 1, &[]).unwrap();
+        world.produce("t1", 0, 10).await;
+        let latest = || FlowSettings { auto_offset_reset: OffsetReset::Latest, ..settings() };
+        let mut owner = world.owner("kmirror", latest());
+        let store = owner.granted().await.store;
+        let ready = owner.ready("t1").await;
+        assert_eq!(starts(&ready), ["0 at 10", "1 at 0", "2 at 0"]);
+        store.save(vec![moved(&ready, 1, 4, 3)]).await.unwrap();
+        for topic in deleted {
+            world.target.delete_topic(topic).unwrap();
+        }
+        store.save(vec![moved(&ready, 2, 6, 5)]).await.unwrap();
+        owner.stop().await;
+
+        let newest: BTreeMap<String, String> =
+            world.read(offsets).await.into_iter().map(|(_, key, value)| (key, value)).collect();
+        let values: Vec<&str> = newest.values().map(String::as_str).collect();
+        assert_eq!(values, [r#"{"offset":9}"#, r#"{"offset":3}"#, r#"{"offset":5}"#], "{deleted:?}");
+        for partition in 0..3 {
+            world.produce("t1", partition, 10).await;
+        }
+        let mut owner = world.owner("kmirror", latest());
+        let granted = owner.granted().await;
+        assert!(granted.store.has_begun(), "{deleted:?}");
+        // The target has no record of what we said is there.
+        let wanted = ["0 at 10", "1 at 4, gap 1..4", "2 at 6, gap 1..6"];
+        assert_eq!(starts(&owner.ready("t1").await), wanted, "{deleted:?}");
+        owner.stop().await;
+    }
+}
+
 /// Cases 17 and 18.
 #[tokio::test(start_paused = true)]
 async fn losses_at_the_source_are_on_record() {

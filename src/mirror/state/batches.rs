@@ -56,13 +56,14 @@ pub(super) fn batches(
         records.iter().map(|record| (record.key(), record)).collect();
     let mut offsets = Writer::new(layout.offsets_partitions, now_ms);
     let mut state = Writer::new(layout.state_partitions, now_ms);
+    // A baseline and a position have one key there.
+    let last_offsets: BTreeMap<&TopicPartition, i64> =
+        records.iter().filter_map(|record| mm2_offset(record, in_mm2)).collect();
+    for (source, last_offset) in last_offsets {
+        let key = mm2_offsets::key(&layout.connector, &layout.source, source);
+        offsets.push(key, mm2_offsets::value(last_offset))?;
+    }
     for (key, record) in newest {
-        if let Some((source, last_offset)) = mm2_offset(record, in_mm2) {
-            offsets.push(
-                mm2_offsets::key(&layout.connector, &layout.source, source),
-                mm2_offsets::value(last_offset),
-            )?;
-        }
         state.push(key.encode(&layout.owner), record.encode_value())?;
     }
     Ok(Batches { offsets: offsets.finish()?, state: state.finish()? })

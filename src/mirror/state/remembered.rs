@@ -125,6 +125,27 @@ impl Remembered {
         self.remember(record);
     }
 
+    /// All of it as records, as far as it is about topics that `selects` names; of several for one key the last counts. A
+    /// pair that MirrorMaker's word has made void is left out.
+    pub fn records(&self, selects: impl Fn(&str) -> bool) -> Vec<StateRecord> {
+        let mut records = Vec::new();
+        for (source, of) in self.partitions.iter().filter(|(source, _)| selects(&source.topic)) {
+            let source = || source.clone();
+            let standing = of.standing();
+            if let (Some(baseline), Standing::Baseline(_) | Standing::Pair(_)) = (of.baseline, standing) {
+                records.push(StateRecord::Baseline(source(), baseline));
+            }
+            if let Standing::Pair(position) = standing {
+                records.push(StateRecord::Position(source(), position));
+            }
+            records.extend(of.gaps.values().map(|gap| StateRecord::Gap(source(), gap.clone())));
+            records.extend(of.segments.values().map(|one| StateRecord::Segment(source(), one.clone())));
+        }
+        records.extend(self.producer.map(StateRecord::Producer));
+        records.extend(self.flow_start.clone().map(StateRecord::FlowStart));
+        records
+    }
+
     /// An offset was stored in MirrorMaker's topic.
     pub fn stored_mm2(&mut self, source: &TopicPartition, last_offset: i64) {
         self.partition(source.clone()).mm2 = Some(Mm2Offset::Last(last_offset));

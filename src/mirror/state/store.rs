@@ -107,6 +107,7 @@ pub struct StoreOwner {
     producer: Option<(i64, i16)>,
     /// The next sequence, by topic and partition.
     sequences: BTreeMap<(Arc<str>, i32), i32>,
+    settings: FlowSettings,
 }
 
 impl fmt::Debug for PositionStore {
@@ -247,7 +248,8 @@ impl StoreOwner {
         let store = PositionStore { inbox: sender, memory: Arc::clone(&memory) };
         let producer = producer.ok().and_then(Result::ok);
         let sequences = BTreeMap::new();
-        Ok((store, StoreOwner { target: target.clone(), layout, memory, in_mm2, inbox, producer, sequences }))
+        let (target, settings) = (target.clone(), settings.clone());
+        Ok((store, StoreOwner { target, layout, memory, in_mm2, inbox, producer, sequences, settings }))
     }
 
     /// Stores what comes while `permit` holds, until the last handle is gone.
@@ -260,11 +262,11 @@ impl StoreOwner {
     }
 
     async fn save(&mut self, records: &[StateRecord], permit: &Permit) -> Result<(), StoreError> {
-        let now_ms = self.target.seam().now_ms();
-        let made = batches(&self.layout, records, &self.in_mm2, now_ms)
-            .map_err(|error| StoreError::Refused { reason: error.to_string() })?;
-        self.write(self.layout.offsets_topic.clone(), made.offsets, permit).await?;
-        self.write(self.layout.state_topic.clone(), made.state, permit).await?;
+        match self.write_both(records, permit).await {
+            Ok(()) => {}
+            Err(WriteError::Gone(topic)) => self.store_anew(&topic, records, permit).await?,
+            Err(error) => return Err(error.into()),
+        }
         let mut memory = lock(&self.memory);
         for record in records {
             if let Some((source, last_offset)) = mm2_offset(record, &self.in_mm2) {
@@ -274,6 +276,41 @@ impl StoreOwner {
             memory.stored(record.clone());
         }
         Ok(())
+    }
+
+    async fn write_both(&mut self, records: &[StateRecord], permit: &Permit) -> Result<(), WriteError> {
+        let now_ms = self.target.seam().now_ms();
+        let made = batches(&self.layout, records, &self.in_mm2, now_ms)
+            .map_err(|error| StoreError::Refused { reason: error.to_string() })?;
+        self.write(self.layout.offsets_topic.clone(), made.offsets, permit).await?;
+        self.write(self.layout.state_topic.clone(), made.state, permit).await
+    }
+
+    /// Somebody has deleted one of the topics under us: it is made again, and all that is remembered goes into it. Of topics
+    /// that the flow does not select another process may know more.
+    async fn store_anew(
+        &mut self,
+        topic: &str,
+        records: &[StateRecord],
+        permit: &Permit,
+    ) -> Result<(), StoreError> {
+        tracing::warn!(
+            target: "kmirror::state",
+            "{topic} was deleted on the target: it is created again, and all that is remembered is stored anew"
+        );
+        let mut failures = 0;
+        self.layout = loop {
+            match open_topics(&self.target, &self.settings).await {
+                Ok((layout, _)) => break layout,
+                Err(error) if error.is_retriable() => self.back_off(&mut failures).await,
+                Err(error) => return Err(StoreError::Refused { reason: error.chain() }),
+            }
+        };
+        // What it has sent to the topic that is gone counts for nothing in the new one.
+        self.producer = None;
+        let mut all = lock(&self.memory).records(|topic| self.settings.topics.matches(topic));
+        all.extend_from_slice(records);
+        Ok(self.write_both(&all, permit).await?)
     }
 }
 
@@ -285,7 +322,7 @@ impl StoreOwner {
         topic: Arc<str>,
         batches: BTreeMap<i32, Vec<Bytes>>,
         permit: &Permit,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), WriteError> {
         let mut failures = 0;
         loop {
             let producer = self.producer().await;
@@ -299,8 +336,8 @@ impl StoreOwner {
             }
             match write(&self.target, &topic, frozen, permit).await {
                 Ok(()) => return Ok(()),
-                Err(WriteError::Store(error)) => return Err(error),
                 Err(WriteError::LostTrack) => self.producer = None,
+                Err(error) => return Err(error),
             }
             self.back_off(&mut failures).await;
         }
@@ -346,6 +383,25 @@ enum WriteError {
     Store(StoreError),
     /// Its partition expected another sequence.
     LostTrack,
+    /// The target has not known this topic for [`UNKNOWN_WITHIN`].
+    Gone(Arc<str>),
+}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> WriteError {
+        WriteError::Store(error)
+    }
+}
+
+impl From<WriteError> for StoreError {
+    fn from(error: WriteError) -> StoreError {
+        let reason = match error {
+            WriteError::Store(error) => return error,
+            WriteError::LostTrack => "the target has lost track of the producer".to_owned(),
+            WriteError::Gone(topic) => format!("{topic} is not there"),
+        };
+        StoreError::Refused { reason }
+    }
 }
 
 /// Creates what is missing of both topics; tells how they lie, and which of them may hold something: a topic that was
@@ -506,7 +562,7 @@ async fn write(
                 for batch in batches {
                     write_batch(&target, &topic, partition, batch, &mut permit).await?;
                 }
-                Ok(())
+                Ok::<(), WriteError>(())
             }))
         })
         .collect();
@@ -544,6 +600,7 @@ async fn write_batch(
             Some(ErrorCode(45 | 47 | 49 | 59)) => return Err(WriteError::LostTrack),
             _ if error.is_retriable() => {}
             _ if unheard && started.elapsed() < UNKNOWN_WITHIN => {}
+            _ if unheard => return Err(WriteError::Gone(topic.clone())),
             _ => return Err(WriteError::Store(StoreError::Refused { reason: error.chain() })),
         }
         if !unheard {
