@@ -325,8 +325,30 @@ impl Cluster {
         if *node == Node::Any {
             return self.ask_any(subject, build, OTHERS_MAX).await;
         }
-        let connection = self.connection(node).await?;
+        let connection = match (self.connection(node).await, node) {
+            (Ok(connection), _) => connection,
+            (Err(error @ Error::Unknown { .. }), Node::Leader(topic, _)) => {
+                return Err(self.unseen(R::API, topic).await.unwrap_or(error));
+            }
+            (Err(error), _) => return Err(error),
+        };
         self.ask(&connection, subject, build).await
+    }
+
+    /// What `api` would be refused with for a topic that the cluster does not let us see; `None` for one that is not there.
+    /// In an answer about all topics the two look alike, and in one about this topic they do not (`KafkaApis.scala`).
+    pub(super) async fn unseen(&self, api: ApiKey, topic: &Arc<str>) -> Option<Error> {
+        let build = |_| metadata_request(&Topics::Named(vec![topic.clone()]));
+        let answer = self.ask_any(&Subject::Cluster, &build, OTHERS_MAX).await.ok()?;
+        let code = ErrorCode(answer.response.topics.first()?.error_code);
+        (code == ErrorCode::TOPIC_AUTHORIZATION_FAILED).then(|| Error::Refused {
+            cluster: self.alias().clone(),
+            broker: Box::new(answer.broker),
+            api,
+            subject: Subject::Topic(topic.clone()),
+            code,
+            message: None,
+        })
     }
 
     /// Asks any broker; when it takes long, another one as well, because a broker that hangs is found out only by its

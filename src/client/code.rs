@@ -95,6 +95,8 @@ impl ErrorCode {
     pub const SECURITY_DISABLED: ErrorCode = ErrorCode(54);
     /// The leader epoch of the request is too old.
     pub const FENCED_LEADER_EPOCH: ErrorCode = ErrorCode(74);
+    /// The topic may not be used, or seen, by us.
+    pub const TOPIC_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(29);
     /// The leader does not know yet how far it may be read.
     pub const OFFSET_NOT_AVAILABLE: ErrorCode = ErrorCode(78);
     /// Join again with the member id of the answer (KIP-394).

@@ -183,7 +183,9 @@ fn read_entry(reader: &mut Reader<'_>, alias: &str, mechanism: Mechanism) -> Opt
     let entries = match parse_jaas(&jaas.value) {
         Ok(entries) => entries,
         Err(error) => {
-            reader.error(&jaas, format!("{alias}: sasl.jaas.config: {error}"), None);
+            let is_quoted = jaas.value.trim_start().starts_with(['"', '\'']);
+            let help = is_quoted.then_some("leave out the quotes around the whole of it");
+            reader.error(&jaas, format!("{alias}: sasl.jaas.config: {error}"), help);
             return None;
         }
     };

@@ -4,6 +4,7 @@
 //! Stores are read here already, so that one that cannot be used is a problem of the file like others. Secrets go from the
 //! file into [`Secret`] and are in no message.
 
+use super::problem::Problem;
 use super::providers::Outside;
 use super::reader::{Fallback, Reader};
 use super::sasl;
@@ -33,10 +34,39 @@ pub(super) enum Wants {
 pub(super) fn read(reader: &mut Reader<'_>, alias: &str, outside: &Outside<'_>) -> Security {
     let wanted =
         reader.choice("security.protocol", &PROTOCOLS.map(|(name, wants)| (name, Some(wants))), "PLAINTEXT");
+    if let Some((tls, sasl)) = wanted.flatten() {
+        warn_of_idle(reader, alias, tls, sasl);
+    }
     let (tls, sasl) = wanted.flatten().unwrap_or((Wants::Not, Wants::Not));
     Security {
         tls: (tls == Wants::It).then(|| read_tls(reader, outside).into()),
         sasl: if sasl == Wants::It { sasl::read(reader, alias, tls, outside).map(Into::into) } else { None },
+    }
+}
+
+/// Whoever writes credentials or stores for a cluster has forgotten to say that they are to be used; Kafka is silent there.
+/// What stands for all clusters is meant for those that use it.
+fn warn_of_idle(reader: &mut Reader<'_>, alias: &str, tls: Wants, sasl: Wants) {
+    const SASL_KEYS: [&str; 3] = ["sasl.jaas.config", "sasl.username", "sasl.mechanism"];
+    const TLS_KEYS: [&str; 4] = [
+        "ssl.truststore.location",
+        "ssl.truststore.certificates",
+        "ssl.keystore.location",
+        "ssl.keystore.key",
+    ];
+    let sasl_help = if tls == Wants::It { "SASL_SSL" } else { "SASL_SSL or SASL_PLAINTEXT" };
+    let tls_help = if sasl == Wants::It { "SASL_SSL" } else { "SSL (with sasl.*, SASL_SSL)" };
+    for (wants, keys, help) in [(sasl, &SASL_KEYS[..], sasl_help), (tls, &TLS_KEYS[..], tls_help)] {
+        let own = |key: &&str| {
+            let setting = reader.scope.get(*key)?;
+            reader.entries[setting.entry].key.starts_with(&format!("{alias}.")).then(|| setting.clone())
+        };
+        let Some((key, setting)) = keys.iter().find_map(|key| Some((key, own(key)?))) else { continue };
+        if wants == Wants::Not {
+            let message = format!("{alias}.{key} has no effect under the security.protocol of {alias}");
+            let help = format!("write {alias}.security.protocol = {help}");
+            reader.problems.push(Problem::warning(message).at(reader.span(&setting)).help(help));
+        }
     }
 }
 

@@ -49,6 +49,42 @@ fn protocols_reach_their_cluster_with_kafkas_precedence() {
     }
 }
 
+/// Kafka says nothing when `security.protocol` is forgotten, and then the broker closes the connection.
+#[test]
+fn credentials_and_stores_that_are_not_used_are_told() {
+    let stores = "ssl.truststore.type=PEM\nA.ssl.truststore.location=/ca.pem";
+    for (lines, wanted) in [
+        (format!("A.{PLAIN}"), &["A.sasl.jaas.config has no effect"][..]),
+        (format!("A.{PLAIN}\nA.security.protocol=SSL"), &["A.sasl.jaas.config has no effect"]),
+        (stores.to_owned(), &["A.ssl.truststore.location has no effect"]),
+        (
+            format!("A.sasl.mechanism=PLAIN\nA.{PLAIN}\n{stores}\nA.security.protocol=SASL_PLAINTEXT"),
+            &["A.ssl.truststore.location has no effect"],
+        ),
+        (format!("sasl.mechanism=PLAIN\n{PLAIN}\n{stores}\nA.security.protocol=SASL_SSL"), &[]),
+        (format!("sasl.mechanism=PLAIN\n{PLAIN}"), &[]),
+    ] {
+        let found: Vec<String> = load_text(&lines)
+            .problems
+            .iter()
+            .filter(|problem| problem.message.contains("has no effect under"))
+            .map(|problem| problem.message.clone())
+            .collect();
+        assert_eq!(found.len(), wanted.len(), "{lines}: {found:?}");
+        assert!(wanted.iter().all(|wanted| found.iter().any(|found| found.starts_with(wanted))), "{found:?}");
+    }
+}
+
+#[test]
+fn a_login_module_in_quotes_is_told() {
+    let report = load_text(&format!(
+        "A.security.protocol=SASL_PLAINTEXT\nA.sasl.mechanism=PLAIN\nA.{}",
+        PLAIN.replace("config=", "config='") + "'"
+    ));
+    let helps: Vec<_> = report.problems.iter().filter_map(|problem| problem.help.as_deref()).collect();
+    assert!(helps.contains(&"leave out the quotes around the whole of it"), "{:?}", report.problems);
+}
+
 #[test]
 fn each_key_of_tls_is_honoured() {
     let [a, _] = security(

@@ -186,7 +186,7 @@ async fn plan_topics(
         .filter(|topic| topic.action != Action::Create && settings.sync_topic_configs_interval.is_some())
         .map(|topic| (topic.source.clone(), topic.remote.clone()))
         .collect();
-    let mut changes = sync::changes(settings, source, target, &followed).await?;
+    let mut changes = sync::compare_configs(settings, source, target, &followed).await?.changes;
     for topic in topics {
         let change = match topic.action {
             Action::Create => TopicChange::Create {

@@ -50,7 +50,8 @@ pub use name_format::{NameFormat, Parsed};
 pub use onward::{Onward, comes_back};
 pub use partitioning::{Choice, Gathering, Partitioning, WantedPartitioning};
 pub use policy::{
-    Compat, PolicyKind, ReplicationPolicy, Selection, configs_topic, kmirror_topic, offsets_topic, selects,
+    Compat, KMIRROR_TOPICS, PolicyKind, ReplicationPolicy, Selection, configs_topic, kmirror_topic,
+    offsets_topic, selects,
 };
 pub use principals::PrincipalMap;
 pub use rename::Rename;

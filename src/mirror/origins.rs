@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use super::KMIRROR_TOPICS;
 use super::state::for_each_committed;
 use super::state::records::{Decoded, FlowStart, StateRecord, decode};
 use crate::client::{Cluster, Error, IsolationLevel};
@@ -80,7 +81,7 @@ impl Origins {
 
 /// The alias in the name of a state topic.
 fn alias_in(topic: &str) -> Option<&str> {
-    topic.strip_prefix("mm2-kmirror.")?.strip_suffix(".internal").filter(|alias| !alias.is_empty())
+    topic.strip_prefix(KMIRROR_TOPICS)?.strip_suffix(".internal").filter(|alias| !alias.is_empty())
 }
 
 /// Whether a flow that writes to our source copies from our target.

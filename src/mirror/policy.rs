@@ -313,14 +313,17 @@ pub fn configs_topic(source: &str) -> String {
     format!("mm2-configs.{source}.internal")
 }
 
+/// How the names of such topics of ours begin.
+pub const KMIRROR_TOPICS: &str = "mm2-kmirror.";
+
 /// The topic on the target in which kmirror keeps what MirrorMaker's own topics have no room for.
 pub fn kmirror_topic(source: &str) -> String {
-    format!("mm2-kmirror.{source}.internal")
+    format!("{KMIRROR_TOPICS}{source}.internal")
 }
 
 /// Whatever separator is configured, our own topic is never replicated.
 fn is_kmirror_topic(topic: &str) -> bool {
-    topic.starts_with("mm2-kmirror.") && topic.ends_with(".internal")
+    topic.starts_with(KMIRROR_TOPICS) && topic.ends_with(".internal")
 }
 
 #[cfg(test)]

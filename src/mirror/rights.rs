@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::lease::group_id;
 use super::mm2::settings::{HeartbeatSettings, OffsetSyncsLocation};
-use super::{FlowSettings, PatternList, ReplicationPolicy, kmirror_topic};
+use super::{FlowSettings, KMIRROR_TOPICS, PatternList, ReplicationPolicy, kmirror_topic};
 
 /// On which cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +131,10 @@ impl List {
             let resource = Resource::Topic(Name::Literal(heartbeats_topic()));
             self.add(Side::Source, resource, &[Read, DescribeConfigs], "heartbeats are copied");
         }
+        // What other kmirrors leave on the cluster that they write to (`mirror::origins`).
+        let resource = Resource::Topic(Name::Prefixed(KMIRROR_TOPICS.to_owned()));
+        let why = "optional: loops over files that name the clusters differently are seen";
+        self.add(Side::Source, resource, &[Read], why);
     }
 
     fn of_target(&mut self, settings: &FlowSettings) {
@@ -218,6 +222,15 @@ fn names(patterns: &PatternList) -> Vec<Name> {
     names.sort_unstable();
     names.dedup();
     names
+}
+
+/// The names that a list spells out.
+pub(in crate::mirror) fn literals(patterns: &PatternList) -> Vec<String> {
+    let literal = |name| match name {
+        Name::Literal(name) => Some(name),
+        Name::Prefixed(_) | Name::All => None,
+    };
+    names(patterns).into_iter().filter_map(literal).collect()
 }
 
 /// Splits at each `|` outside of brackets.
@@ -371,6 +384,7 @@ mod tests {
             [
                 "Source topic orders: Read DescribeConfigs",
                 "Source topic pay…: Read DescribeConfigs",
+                "Source topic mm2-kmirror.…: Read",
                 "Target topic A.orders: Read Write Create Alter AlterConfigs",
                 "Target topic A.pay…: Read Write Create Alter AlterConfigs",
                 "Target topic mm2-offsets.A.internal: Read Write Create",

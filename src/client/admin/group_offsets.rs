@@ -69,8 +69,11 @@ impl Cluster {
 
     async fn some_coordinators(&self, groups: &[Arc<str>]) -> Each<Arc<str>, i32> {
         let build = |version| find_coordinator(version, CoordinatorKind::Group, groups.iter().cloned());
-        let answer = match self.call_with::<FindCoordinatorRequest>(Node::Any, Subject::Cluster, build).await
-        {
+        let subject = match groups {
+            [one] => Subject::Group(one.clone()),
+            _ => Subject::Cluster,
+        };
+        let answer = match self.call_with::<FindCoordinatorRequest>(Node::Any, subject, build).await {
             Ok(answer) => answer,
             Err(error) => return groups.iter().map(|group| (group.clone(), Err(error.clone()))).collect(),
         };

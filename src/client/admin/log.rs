@@ -55,10 +55,9 @@ impl Cluster {
         let view = self.refresh(Topics::Named(vec![topic.clone()])).await?;
         let found = view.topic(topic).filter(|found| found.code != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         let Some(found) = found else {
-            return Err(Error::Unknown {
-                cluster: self.alias().clone(),
-                subject: Subject::Topic(topic.clone()),
-            });
+            let (cluster, subject) = (self.alias().clone(), Subject::Topic(topic.clone()));
+            let unseen = self.unseen(ApiKey::Fetch, topic).await;
+            return Err(unseen.unwrap_or(Error::Unknown { cluster, subject }));
         };
         let keys: Vec<TopicPartition> =
             found.partitions.keys().map(|&index| (topic.clone(), index)).collect();

@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::{
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    ApiKey, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest,
     DescribeConfigsRequest, IncrementalAlterConfigsRequest,
 };
 use kafka_protocol::protocol::StrBytes;
@@ -197,6 +197,22 @@ impl Cluster {
         Ok(each)
     }
 
+    /// Which of these topics the cluster does not let us see, whether they are there or not.
+    ///
+    /// # Errors
+    /// As a whole, when no broker answered.
+    pub async fn hidden_topics(&self, names: &[Arc<str>]) -> Result<BTreeSet<Arc<str>>, Error> {
+        if names.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let answer = self.ask_metadata(&Topics::Named(names.to_vec())).await?;
+        let hidden = answer
+            .topics
+            .iter()
+            .filter(|topic| ErrorCode(topic.error_code) == ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+        Ok(hidden.filter_map(|topic| Some(Arc::from(topic.name.as_ref()?.0.as_str()))).collect())
+    }
+
     /// All configs of topics, defaults included.
     ///
     /// # Errors
@@ -275,13 +291,14 @@ impl Cluster {
     /// Waits until each of these topics has this many partitions, all with a leader.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] with the first partition that is not ready.
+    /// [`Error::TimedOut`] with the first partition that is not ready, and that a topic may not be seen.
     pub async fn wait_for_leaders(
         &self,
         topics: &BTreeMap<Arc<str>, i32>,
     ) -> Result<Arc<ClusterView>, Error> {
         let names = Topics::Named(topics.keys().cloned().collect());
-        let mut retry = self.retry(kafka_protocol::messages::ApiKey::Metadata);
+        let mut retry = self.retry(ApiKey::Metadata);
+        let mut has_asked = false;
         loop {
             let view = retry.within(self.refresh(names.clone())).await??;
             let mut wanted =
@@ -289,6 +306,12 @@ impl Cluster {
             let Some((name, index)) = wanted.find(|&(name, index)| view.leader(name, index).is_none()) else {
                 return Ok(view);
             };
+            if view.topic(name).is_none()
+                && !std::mem::replace(&mut has_asked, true)
+                && let Some(error) = retry.within(self.unseen(ApiKey::Produce, name)).await?
+            {
+                return Err(error);
+            }
             let subject = Subject::Partition(name.clone(), index);
             retry
                 .after(Error::NoLeader { cluster: self.alias().clone(), subject }, &Node::Controller)

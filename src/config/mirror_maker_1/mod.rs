@@ -26,6 +26,9 @@ use crate::mirror::{
 use file::FileSettings;
 use keys::File;
 
+/// What a choice of topics looks like.
+const EXAMPLE: &str = "--include 'orders|payments.*'";
+
 /// What stands on the command line.
 #[derive(Clone, Debug)]
 pub struct MirrorMaker1 {
@@ -150,6 +153,10 @@ impl Loader<'_> {
     fn topics(&mut self) -> (PatternList, PatternList) {
         let mut compile = |flag: &str, pattern: &str| {
             let cleaned = cleaned(pattern);
+            if cleaned.is_empty() && flag != "--blacklist" {
+                let message = format!("{flag} is empty: which topics are to be copied is not said");
+                self.problems.push(Problem::error(message).help(EXAMPLE));
+            }
             PatternList::new(&[&cleaned]).unwrap_or_else(|error| {
                 self.problems.push(Problem::error(format!("{flag}: {error}")));
                 PatternList::default()
@@ -159,8 +166,8 @@ impl Loader<'_> {
             (Some((flag, include)), _) => (compile(flag, include), PatternList::default()),
             (None, Some(exclude)) => (compile("--blacklist", ".*"), compile("--blacklist", exclude)),
             (None, None) => {
-                let help = "--include 'orders|payments.*'";
-                self.problems.push(Problem::error("which topics are to be copied is not said").help(help));
+                let problem = Problem::error("which topics are to be copied is not said");
+                self.problems.push(problem.help(EXAMPLE));
                 (PatternList::default(), PatternList::default())
             }
         }

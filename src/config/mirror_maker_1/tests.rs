@@ -183,6 +183,7 @@ fn what_cannot_work_is_refused_with_all_that_is_wrong() {
             (|command| command.include = None) as fn(&mut MirrorMaker1),
             "which topics are to be copied",
         ),
+        ("empty", |command| command.include = Some(("--whitelist", " ".to_owned())), "--whitelist is empty"),
         ("regex", |command| command.include = Some(("--whitelist", "(".to_owned())), "--whitelist: ("),
         (
             "rewrite",

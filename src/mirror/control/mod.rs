@@ -14,6 +14,7 @@
 //! Everything that a `TopicReady` said is void after `Revoked`; the next `Granted` says it all again.
 //! Rounds are level-triggered: each compares what both clusters say, and the next one repairs what one could not do.
 
+mod hidden;
 mod membership;
 mod orders;
 mod partitions;

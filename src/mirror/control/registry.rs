@@ -23,6 +23,8 @@ const GONE: &str = "it is no longer there at the source";
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     topics: BTreeMap<Arc<str>, Entry>,
+    /// Topics that the source does not let us see.
+    hidden: BTreeSet<Arc<str>>,
 }
 
 /// One selected topic.
@@ -104,6 +106,40 @@ impl Registry {
         for topic in topics {
             self.topics.entry(Arc::clone(&topic.source)).or_default().plan(topic);
         }
+    }
+
+    /// These topics the source does not let us see; `why` says so of one. What was copied of them stands still until they
+    /// are seen again.
+    pub(super) fn hide(
+        &mut self,
+        hidden: BTreeSet<Arc<str>>,
+        why: impl Fn(&str) -> String,
+    ) -> Vec<ControlEvent> {
+        let mut events = Vec::new();
+        for topic in &hidden {
+            let reason = why(topic);
+            if let Some(entry) = self.topics.remove(topic) {
+                let (topic, planned, reason) = (topic.clone(), entry.planned, reason.clone());
+                events.push(ControlEvent::TopicGone { topic, planned, reason });
+            }
+            if !self.hidden.contains(topic) {
+                events.push(ControlEvent::TopicFailed { topic: topic.clone(), reason, retry_ms: None });
+            }
+        }
+        for topic in self.hidden.difference(&hidden) {
+            events.push(ControlEvent::TopicGone {
+                topic: topic.clone(),
+                planned: None,
+                reason: GONE.to_owned(),
+            });
+        }
+        self.hidden = hidden;
+        events
+    }
+
+    /// All topics that were selected in the last round.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.topics.keys()
     }
 
     fn observe_topic(&mut self, topic: &TopicDiff, now: Duration, round: &mut Round) {
@@ -299,6 +335,37 @@ mod tests {
         // Created anew on either side: news, and for the owner to say how far each partition was.
         assert_eq!(observe(view(2, 4), Action::Keep(view(9, 4))), (true, vec![]));
         assert_eq!(observe(view(2, 4), Action::Keep(view(8, 4))), (true, vec![]));
+    }
+
+    #[test]
+    fn what_may_not_be_seen_is_no_topic_that_is_gone() {
+        let mut registry = Registry::default();
+        let both = diff(&[("t", view(1, 2), Action::Keep(view(9, 2)))]);
+        registry.observe(&both, seconds(0));
+        let mut hide = |names: &[&str]| -> Vec<String> {
+            let names = names.iter().map(|&name| Arc::from(name)).collect();
+            let shown = |event| match event {
+                ControlEvent::TopicGone { topic, planned, reason } => {
+                    format!(
+                        "{topic} gone, {}: {reason}",
+                        if planned.is_some() { "planned" } else { "unknown" }
+                    )
+                }
+                ControlEvent::TopicFailed { topic, reason, .. } => format!("{topic} failed: {reason}"),
+                other => panic!("{other:?}"),
+            };
+            registry.hide(names, |topic| format!("READ on {topic}")).into_iter().map(shown).collect()
+        };
+        assert_eq!(
+            hide(&["new", "t"]),
+            ["new failed: READ on new", "t gone, planned: READ on t", "t failed: READ on t"]
+        );
+        assert_eq!(hide(&["new", "t"]), [""; 0], "told once");
+        assert_eq!(hide(&["t"]), [format!("new gone, unknown: {GONE}")]);
+        hide(&[]);
+        let round = registry.observe(&both, seconds(1));
+        assert_eq!((round.events.len(), round.ready.len()), (0, 1));
+        assert!(registry.ready(&round.ready[0].0, &round.ready[0].1), "it starts anew");
     }
 
     trait Partitions {

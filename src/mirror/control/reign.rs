@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::hidden::Hidden;
 use super::partitions::{Partitions, partitions_change};
 use super::registry::Registry;
 use super::round::look_ahead;
@@ -47,6 +48,7 @@ pub(super) struct Reign {
     pub(super) origins: Origins,
     /// Positions that the owner told us with a restart.
     pub(super) positions: BTreeMap<TopicPartition, Position>,
+    pub(super) hidden: Hidden,
     pub(super) limits: BTreeMap<Arc<str>, TargetLimits>,
     /// When all limits are asked for anew; they can be changed at any time.
     pub(super) limits_at: Instant,
@@ -85,6 +87,7 @@ impl Reign {
             started: Instant::now(),
             registry: Registry::default(),
             positions: BTreeMap::new(),
+            hidden: Hidden::default(),
             limits: BTreeMap::new(),
             limits_at: Instant::now(),
             beginning: None,
@@ -310,7 +313,7 @@ impl Reign {
         let (_, _, pending) = self.registry.counts();
         let again = if pending > 0 || self.unshown { Some(Instant::now() + self.delay()) } else { None };
         let retry = self.registry.next_retry().map(|at| (self.started + at).max(Instant::now()));
-        [again, retry].into_iter().flatten().min()
+        [again, retry, self.hidden.again_at()].into_iter().flatten().min()
     }
 
     fn delay(&mut self) -> Duration {
@@ -340,10 +343,10 @@ async fn fence_mirror_maker(flow: &Flow) -> Result<(), Error> {
 /// Fences MirrorMaker's transactional ids, however long the target takes: what they left open would hide positions, and a
 /// worker that was cut off could append beside us.
 async fn shut_out_mirror_maker(flow: &Flow) -> Result<(), End> {
-    let mut failures = 0;
+    let (mut failures, mut said) = (0, None);
     loop {
         let alive = |members| takeover::while_running(&flow.settings.worker_group_id, members);
-        let fenced = match flow.mirror_makers().await.map(alive) {
+        let fenced = match flow.mirror_makers(&mut said).await.map(alive) {
             Ok(Some(reason)) => return Err(End::Failed(reason)),
             Ok(None) => fence_mirror_maker(flow).await,
             Err(error) => Err(error),

@@ -44,6 +44,9 @@ impl Reign {
             return Ok(());
         }
         self.learn_origins().await;
+        for event in self.learn_hidden().await {
+            self.flow.tell(event).await;
+        }
         loop {
             let round = self.observe().await;
             let mut news = self.take_in(&round.ready);

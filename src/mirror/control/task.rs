@@ -174,26 +174,25 @@ impl Flow {
         Flow { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Members of MirrorMaker's group; none when the target does not want to tell.
+    /// Members of MirrorMaker's group; none when the target does not want to tell. `said` is what the log knows of that.
     ///
     /// # Errors
     /// When the target cannot tell now.
-    pub(super) async fn mirror_makers(&self) -> Result<usize, Error> {
+    pub(super) async fn mirror_makers(&self, said: &mut Option<String>) -> Result<usize, Error> {
         let group = &self.settings.worker_group_id;
-        match takeover::live_workers(&self.settings, &self.target).await {
-            Ok(members) => Ok(members),
-            Err(error) if error.is_retriable() => Err(error),
-            Err(error) => {
-                tracing::warn!(
-                    target: "kmirror::control",
-                    flow = %self.name(),
-                    group,
-                    error = %error.chain(),
-                    "cannot see whether MirrorMaker is alive"
-                );
-                Ok(0)
+        let error = match takeover::live_workers(&self.settings, &self.target).await {
+            Ok(members) => {
+                *said = None;
+                return Ok(members);
             }
+            Err(error) if error.is_retriable() => return Err(error),
+            Err(error) => error.chain(),
+        };
+        if said.as_ref() != Some(&error) {
+            tracing::warn!(target: "kmirror::control", flow = %self.name(), group, error, "cannot see whether MirrorMaker is alive");
+            *said = Some(error);
         }
+        Ok(0)
     }
 
     /// Why both aliases are one cluster, if both views say so.
@@ -248,9 +247,9 @@ async fn wait_for_mirror_maker(
     let target = name(&flow.target);
     let seen = watch::Sender::new(None);
     let gone = async {
-        let (mut since, mut has_described) = (None, false);
+        let (mut since, mut has_described, mut said) = (None, false, None);
         loop {
-            match flow.mirror_makers().await {
+            match flow.mirror_makers(&mut said).await {
                 Ok(members) => {
                     seen.send_replace(Some(members));
                     // The time begins with the first answer: a target that was away cannot have been left.
@@ -403,9 +402,10 @@ async fn stand_by(flow: &Flow, lease: &mut Lease, mailbox: &mut Mailbox) -> Resu
 
 /// Ends when MirrorMaker's group has members, with the reason.
 async fn mirror_maker_appears(flow: &Flow) -> String {
+    let mut said = None;
     loop {
         sleep(WATCH_INTERVAL).await;
-        let Ok(members) = flow.mirror_makers().await else { continue };
+        let Ok(members) = flow.mirror_makers(&mut said).await else { continue };
         if let Some(reason) = takeover::while_running(&flow.settings.worker_group_id, members) {
             return reason;
         }

@@ -322,7 +322,10 @@ impl Engine {
             _ => "refused",
         };
         let why = self.targets[key.0 as usize].refusal();
-        let needs = if reason == "not_authorized" { " (WRITE on it is needed)" } else { "" };
+        let needs = match reason {
+            "not_authorized" => "; WRITE on the topic is needed (kmirror acls prints all)",
+            _ => "",
+        };
         let message = format!("{} does not take its batches: {why}{needs}", self.settings.target);
         self.stop_target(key, reason, message, Some(self.settings.stopped_backoff.initial), now);
     }
@@ -458,8 +461,10 @@ impl Engine {
                 | ResponseError::GroupAuthorizationFailed
                 | ResponseError::ClusterAuthorizationFailed,
             ) => {
-                let message =
-                    format!("{} does not let us read the topic (READ on it is needed)", self.settings.source);
+                let message = format!(
+                    "{} does not let us read the topic; READ on the topic is needed (kmirror acls prints all)",
+                    self.settings.source
+                );
                 self.stop_source(key, "not_authorized", message, Some(self.settings.stopped_backoff.initial));
             }
             _ => {

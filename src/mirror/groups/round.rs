@@ -41,7 +41,7 @@ impl Work {
                     Ok(offsets) => self.note_places(&group, offsets, &mut topics, &mut places),
                     Err(error) => {
                         complete = false;
-                        self.status.groups.entry(group).or_default().error = Some(error.chain());
+                        self.note_unread(group, error.chain());
                     }
                 }
             }
@@ -53,6 +53,15 @@ impl Work {
         if complete {
             self.status.last_error = None;
         }
+    }
+
+    fn note_unread(&mut self, group: Arc<str>, why: String) {
+        let status = self.status.groups.entry(group.clone()).or_default();
+        if status.error.as_ref() != Some(&why) {
+            let source = &self.settings.source;
+            tracing::warn!(target: "kmirror::groups", %source, %group, "its offsets are not translated: {why}");
+        }
+        status.error = Some(why);
     }
 
     fn note_places(

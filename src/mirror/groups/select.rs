@@ -5,10 +5,15 @@
 //! out; their offsets are offsets like any other, so they are taken here. Share groups and Connect's own have none to
 //! translate.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::client::ListedGroup;
 use crate::mirror::FlowSettings;
+use crate::mirror::rights::literals;
+
+/// Groups that are asked for without being listed.
+const UNLISTED_MAX: usize = 1_000;
 
 /// Whether the offsets of a listed group are translated.
 pub(in crate::mirror) fn selects_group(settings: &FlowSettings, group: &ListedGroup) -> bool {
@@ -20,6 +25,16 @@ pub(in crate::mirror) fn selects_group(settings: &FlowSettings, group: &ListedGr
     };
     let translation = &settings.translation;
     has_offsets && translation.groups.matches(&group.id) && !translation.groups_exclude.matches(&group.id)
+}
+
+/// The groups that the settings call by name and the source does not list: they are not there, or we may not see them.
+pub(super) fn unlisted_groups(settings: &FlowSettings, listed: &[ListedGroup]) -> Vec<Arc<str>> {
+    let listed: BTreeSet<&str> = listed.iter().map(|group| &*group.id).collect();
+    let translation = &settings.translation;
+    let named = literals(&translation.groups).into_iter();
+    let unlisted =
+        named.filter(|group| !listed.contains(group.as_str()) && !translation.groups_exclude.matches(group));
+    unlisted.take(UNLISTED_MAX).map(Arc::from).collect()
 }
 
 /// Whether offsets of a source topic are translated (`shouldCheckpointTopic`).

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::book::Book;
-use super::select::selects_group;
+use super::select::{selects_group, unlisted_groups};
 use crate::client::{Cluster, Error, ListedGroup};
 use crate::mirror::FlowSettings;
 use crate::mirror::mm2::formats::{Checkpoint, OffsetSync};
@@ -218,7 +218,11 @@ impl Work {
         let selected = listed.iter().filter(|group| selects_group(&self.settings, group));
         let named =
             |group: &ListedGroup| (group.id.clone(), Arc::from(self.settings.remote_group(&group.id)));
-        let selected: BTreeMap<Arc<str>, Arc<str>> = selected.map(named).collect();
+        let mut selected: BTreeMap<Arc<str>, Arc<str>> = selected.map(named).collect();
+        // A source lists no group that we may not describe; asked by its name, it says so.
+        for group in unlisted_groups(&self.settings, &listed) {
+            selected.insert(group.clone(), Arc::from(self.settings.remote_group(&group)));
+        }
         if let Some(error) = errors.first() {
             self.complain("cannot list all groups of the source", error);
             self.groups.extend(selected);

@@ -81,7 +81,11 @@ impl InternalTopic {
             for (_, created) in self.cluster.create_topics(&[topic]).await? {
                 match created {
                     Err(error) if error.code() == Some(ErrorCode::TOPIC_ALREADY_EXISTS) => {}
-                    Err(error) if error.code().is_some_and(|code| NOT_AUTHORIZED.contains(&code)) => {}
+                    Err(error) if error.code().is_some_and(|code| NOT_AUTHORIZED.contains(&code)) => {
+                        // Somebody else may make it, and may have done so by now.
+                        let view = self.cluster.refresh(Topics::Named(vec![self.name.clone()])).await?;
+                        view.topic(&self.name).ok_or(error)?;
+                    }
                     Err(error) => return Err(error),
                     Ok(_) => {}
                 }

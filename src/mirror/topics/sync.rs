@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::acls::{missing_acls, wanted_acls};
 use super::configs::config_changes;
 use super::diff::{Action, Selector, topics_of};
-use crate::client::{Cluster, ConfigChange, TopicAcl};
+use crate::client::{Cluster, ConfigChange, Error, ErrorCode, TopicAcl};
 use crate::mirror::FlowSettings;
 use crate::mirror::status::SyncStatus;
 
@@ -96,8 +96,10 @@ impl TopicSync {
         let there = diff.topics.iter().filter(|topic| topic.action != Action::Create);
         let remotes: BTreeMap<Arc<str>, Arc<str>> =
             there.map(|topic| (topic.source.clone(), topic.remote.clone())).collect();
-        let changes = changes(&self.settings, &self.source, &self.target, &remotes).await?;
-        apply(&self.target, changes).await
+        let compared = compare_configs(&self.settings, &self.source, &self.target, &remotes).await?;
+        let mut synced = apply(&self.target, compared.changes).await?;
+        synced.refused.extend(compared.untold);
+        Ok(synced)
     }
 
     async fn acls(&mut self) -> Result<Synced, String> {
@@ -123,7 +125,7 @@ impl TopicSync {
         }
         for (name, reason) in &synced.refused {
             if self.said.len() < REFUSALS_MAX && self.said.insert(format!("{name}: {reason}")) {
-                tracing::warn!(target: "kmirror::topics", flow, "the target refuses {name}: {reason}");
+                tracing::warn!(target: "kmirror::topics", flow, "{what} do not follow for {name}: {reason}");
             }
         }
         if let Some(error) = error
@@ -141,27 +143,50 @@ fn interval(settings: &FlowSettings, followed: Followed) -> Option<Duration> {
     }
 }
 
-/// The changes of settings that remote topics need; `topics` are remote topics by source topic.
+/// What came of comparing the settings of topics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// The changes that remote topics need.
+    pub changes: BTreeMap<Arc<str>, Vec<ConfigChange>>,
+    /// Remote topics whose settings one of the clusters does not tell, and why.
+    pub untold: BTreeMap<String, String>,
+}
+
+/// Compares the settings of topics; `topics` are remote topics by source topic.
 ///
 /// # Errors
-/// In words, when one of the clusters does not tell.
-pub async fn changes(
+/// In words, when one of the clusters does not answer at all.
+pub async fn compare_configs(
     settings: &FlowSettings,
     source: &Cluster,
     target: &Cluster,
     topics: &BTreeMap<Arc<str>, Arc<str>>,
-) -> Result<BTreeMap<Arc<str>, Vec<ConfigChange>>, String> {
+) -> Result<Compared, String> {
     let (sources, remotes): (Vec<_>, Vec<_>) = topics.iter().map(|(s, r)| (s.clone(), r.clone())).unzip();
     let (wanted, there) =
         tokio::join!(source.describe_topic_configs(&sources), target.describe_topic_configs(&remotes));
     let (wanted, there) = (wanted.map_err(|e| e.chain())?, there.map_err(|e| e.chain())?);
-    let changes = topics.iter().filter_map(|(source, remote)| {
-        // A topic that is gone in this moment is the next round's matter.
-        let (wanted, there) = (wanted.get(source)?.as_ref().ok()?, there.get(remote)?.as_ref().ok()?);
-        let changes = config_changes(settings, wanted, there);
-        (!changes.is_empty()).then(|| (remote.clone(), changes))
-    });
-    Ok(changes.collect())
+    let mut compared = Compared::default();
+    for (source, remote) in topics {
+        match (wanted.get(source), there.get(remote)) {
+            (Some(Ok(wanted)), Some(Ok(there))) => {
+                let changes = config_changes(settings, wanted, there);
+                if !changes.is_empty() {
+                    compared.changes.insert(remote.clone(), changes);
+                }
+            }
+            (Some(Err(error)), _) | (_, Some(Err(error))) if !is_gone(error) => {
+                compared.untold.insert(remote.to_string(), error.chain());
+            }
+            _ => {}
+        }
+    }
+    Ok(compared)
+}
+
+/// A topic that is gone in this moment is the next round's matter.
+fn is_gone(error: &Error) -> bool {
+    error.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
 }
 
 /// The ACLs that are missing on the target; none when one of the clusters has no authorizer.

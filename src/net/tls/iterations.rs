@@ -7,6 +7,7 @@
 use pkcs8::pkcs5::EncryptionScheme;
 use pkcs8::pkcs5::pbes2::Kdf;
 
+use super::der::element;
 use super::store::StoreProblem;
 
 /// Some seconds on a slow machine; keytool and openssl write between 2,048 and 600,000.
@@ -70,22 +71,6 @@ fn iterations(mut der: &[u8], depth: u32) -> u64 {
         der = rest;
     }
     sum
-}
-
-/// The first element: its tag, its content, and what follows.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&length, rest) = rest.split_first()?;
-    let (length, rest) = match length {
-        0..=0x7f => (usize::from(length), rest),
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            (digits.iter().fold(0_usize, |length, &digit| length << 8 | usize::from(digit)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
 
 #[cfg(test)]

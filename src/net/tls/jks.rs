@@ -7,6 +7,7 @@ use aws_lc_rs::{constant_time, digest};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
+use super::der::tagged;
 use super::store::{Identity, StoreProblem};
 
 const MAGIC: u32 = 0xfeed_feed;
@@ -99,27 +100,12 @@ impl Locked {
 
 /// What is inside `SEQUENCE { SEQUENCE { KeyProtector, NULL }, OCTET STRING }`.
 fn protected(der: &[u8]) -> Option<&[u8]> {
-    let (outer, _) = element(der, 0x30)?;
-    let (algorithm, rest) = element(outer, 0x30)?;
+    let (outer, _) = tagged(der, 0x30)?;
+    let (algorithm, rest) = tagged(outer, 0x30)?;
     if !algorithm.starts_with(KEY_PROTECTOR) {
         return None;
     }
-    element(rest, 0x04).map(|(content, _)| content)
-}
-
-/// The content of a DER element with this tag, and what follows it.
-fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&first, rest) = der.split_first()?;
-    let (&length, rest) = rest.split_first()?;
-    let (length, rest) = match length {
-        0..=0x7f => (usize::from(length), rest),
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            (digits.iter().fold(0_usize, |length, &digit| length << 8 | usize::from(digit)), rest)
-        }
-        _ => return None,
-    };
-    (first == tag).then(|| rest.split_at_checked(length)).flatten()
+    tagged(rest, 0x04).map(|(content, _)| content)
 }
 
 fn utf16(password: &str) -> Zeroizing<Vec<u8>> {

@@ -5,6 +5,7 @@
 //! Everything but [`Tls`] is pure.
 
 mod certificate;
+mod der;
 mod failure;
 mod in_use;
 mod iterations;
