@@ -147,7 +147,8 @@ impl Linted {
         let span = self.entries[setting.entry].value_span;
         let folded = fold::fold(&setting.value);
         let value = without_comment(Kind::Aliases, folded.as_deref().unwrap_or(&setting.value)).trim();
-        let named = values::list(unquoted(value).unwrap_or(value));
+        let unquoted = unquoted(Kind::Aliases, value);
+        let named = values::list(unquoted.as_deref().unwrap_or(value));
         for alias in named.into_iter().filter(|alias| !alias.is_empty()) {
             if self.clusters.iter().any(|known| known == alias) {
                 self.problems.push(Problem::warning(format!("the cluster {alias} is listed twice")).at(span));
@@ -323,7 +324,7 @@ fn unquote(key: &str, kind: Kind, setting: &mut Setting) -> Option<Problem> {
     if matches!(kind, Kind::Text | Kind::Secret) {
         return None;
     }
-    let inside = unquoted(setting.value.trim())?.to_owned();
+    let inside = unquoted(kind, setting.value.trim())?;
     change(setting, &inside);
     let message = format!("the quotes around the value of {key} are left out");
     Some(
@@ -331,9 +332,21 @@ fn unquote(key: &str, kind: Kind, setting: &mut Setting) -> Option<Problem> {
     )
 }
 
-fn unquoted(value: &str) -> Option<&str> {
-    let inside = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
-    inside('"').or_else(|| inside('\'')).filter(|inside| !inside.contains(['"', '\'']))
+/// Quotes stand around the whole or, in a list, around its items.
+fn unquoted(kind: Kind, value: &str) -> Option<String> {
+    let bare = |value: &str| -> Option<String> {
+        let inside = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+        let inside = inside('"').or_else(|| inside('\''))?;
+        (!inside.contains(['"', '\''])).then(|| inside.to_owned())
+    };
+    let items = || {
+        let bared: Vec<_> = value.split(',').map(str::trim).map(|item| (item, bare(item))).collect();
+        let is_quoted = bared.iter().any(|(_, bare)| bare.is_some());
+        let items = bared.into_iter().map(|(item, bare)| bare.unwrap_or_else(|| item.to_owned()));
+        is_quoted.then(|| items.collect::<Vec<_>>().join(", "))
+    };
+    let is_list = matches!(kind, Kind::List | Kind::Aliases | Kind::HostPorts);
+    bare(value).or_else(|| if is_list { items() } else { None })
 }
 
 /// Another value; what a provider gave is shown as it was written.

@@ -85,6 +85,22 @@ fn plain_mistakes() {
     );
 }
 
+/// Around each item as around the whole.
+#[test]
+fn quotes_around_the_items_of_a_list() {
+    check(
+        "clusters = \"A\", 'B'\nA.bootstrap.servers = \"a:9092\", \"a2:9092\"\nB.bootstrap.servers = b:9092\n\
+         A->B.enabled = \"true\"\nA->B.topics = \"orders\", payments, 'logs-.*'\n",
+        &["A->B orders payments logs-.*"],
+        &[
+            "warning: the quotes around the value of clusters are left out",
+            "warning: the quotes around the value of A.bootstrap.servers are left out",
+            "warning: the quotes around the value of A->B.enabled are left out",
+            "warning: the quotes around the value of A->B.topics are left out",
+        ],
+    );
+}
+
 /// The rules of an older release are chosen by one key.
 #[test]
 fn an_older_releases_defaults() {
