@@ -214,7 +214,8 @@ fn own_records() -> Vec<(&'static str, String, Vec<u8>)> {
     let gap = Gap { source_topic_id, from: 1, to: 2, at_ms: 3, reason: "retention".into() };
     let owner = Owner { target: "B".into(), shard: 0 };
     let record = |record: StateRecord| pair(&record.key().encode(&owner), &record.encode_value());
-    let claim = Claim { held_since: 1, since_ms: 2, name: "host".into(), share: Share::Unknown };
+    let claim =
+        Claim { held_since: 1, since_ms: 2, name: "host".into(), share: Share::Unknown, naming: None };
     let assignment = Assignment {
         held_since: 1,
         holder: "member".into(),

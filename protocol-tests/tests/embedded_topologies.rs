@@ -401,3 +401,71 @@ async fn two_files_with_other_names_for_the_same_clusters_make_no_loop() {
     first.stop().await;
     second.stop().await;
 }
+
+/// As above with names that are kept: the clusters' ids do not help, since no name tells where a record came from. The later
+/// one leaves alone what the earlier one would bring back, and copies the rest.
+#[tokio::test(start_paused = true)]
+async fn two_files_that_keep_the_same_names_both_ways_make_no_loop() {
+    const IDENTITY: &str =
+        "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy";
+    let renamed = |file: &str| file.replace("A.boot", "X.boot").replace("B.boot", "Y.boot");
+    let files = |world: &World| {
+        let there = world.file(&["A->B"], &format!("topics = orders.*\n{IDENTITY}"));
+        let back = renamed(&world.file(&["Y->X"], IDENTITY)).replace("= A, B", "= X, Y");
+        (there, back)
+    };
+    let records = |site: &str, topic: &str, count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("{site}-{topic}-{number}")).collect()
+    };
+    let world = World::new(&["A", "B"]).await;
+    let (there, back) = files(&world);
+    world.produce("A", "orders", 0, 5);
+    let first = world.start_into(&there, &[]);
+    let all = |count: usize| Contents::from([("orders".to_owned(), records("A", "orders", count))]);
+    world.settle(&BTreeMap::from([("A".to_owned(), all(5)), ("B".to_owned(), all(5))])).await;
+    world.produce("B", "answers", 0, 4);
+    let second = world.start_into(&back, &[]);
+    world.produce("A", "orders", 5, 9);
+    let mut wanted = all(9);
+    wanted.insert("answers".to_owned(), records("B", "answers", 4));
+    world.settle(&BTreeMap::from([("A".to_owned(), wanted.clone()), ("B".to_owned(), wanted)])).await;
+    first.stop().await;
+    second.stop().await;
+
+    // At the same moment, each may leave it to the other.
+    let world = World::new(&["A", "B"]).await;
+    let (there, back) = files(&world);
+    world.produce("A", "orders", 0, 5);
+    let (first, second) = (world.start_into(&there, &[]), world.start_into(&back, &[]));
+    sleep(QUIET).await;
+    assert_eq!(world.contents("A"), all(5));
+    assert!(world.contents("B").values().all(|orders| *orders == records("A", "orders", 5)));
+    let heartbeats =
+        |site: &str, name: &str| world.site(site).topics().iter().any(|(topic, _)| topic == name);
+    assert!(heartbeats("A", "Y.heartbeats") && heartbeats("B", "A.heartbeats"));
+    first.stop().await;
+    second.stop().await;
+}
+
+/// Names that tell where a topic came from are enough, also when both files begin for the first time at the same moment.
+#[tokio::test(start_paused = true)]
+async fn two_files_with_other_names_that_begin_at_the_same_moment_copy_both_ways() {
+    let world = World::new(&["A", "B"]).await;
+    let renamed = |file: &str| file.replace("A.boot", "X.boot").replace("B.boot", "Y.boot");
+    let there = world.file(&["A->B"], "");
+    let back = renamed(&world.file(&["Y->X"], "")).replace("= A, B", "= X, Y");
+    world.produce("A", "orders", 0, 5);
+    world.produce("B", "answers", 0, 4);
+    let (first, second) = (world.start_into(&there, &[]), world.start_into(&back, &[]));
+    let records = |site: &str, topic: &str, count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("{site}-{topic}-{number}")).collect()
+    };
+    let (orders, answers) = (records("A", "orders", 5), records("B", "answers", 4));
+    let wanted = [("A", ["orders", "Y.answers"]), ("B", ["A.orders", "answers"])].map(|(site, topics)| {
+        let [o, a] = topics.map(str::to_owned);
+        (site.to_owned(), Contents::from([(o, orders.clone()), (a, answers.clone())]))
+    });
+    world.settle(&BTreeMap::from(wanted)).await;
+    first.stop().await;
+    second.stop().await;
+}

@@ -20,6 +20,7 @@ pub mod measure;
 pub mod member;
 pub mod mm2;
 mod name_format;
+mod neighbours;
 pub mod offset_map;
 mod onward;
 mod origins;
@@ -47,6 +48,7 @@ mod window;
 pub use fields::FieldError;
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use name_format::{NameFormat, Parsed};
+pub use neighbours::Naming;
 pub use onward::{Onward, comes_back};
 pub use partitioning::{Choice, Gathering, Partitioning, WantedPartitioning};
 pub use policy::{

@@ -2,7 +2,7 @@
 //!
 //! Pure. A name that carries its source's alias is a cycle by itself ([`super::policy`]). Where a policy keeps names, or
 //! renames take the alias away, nothing in a name tells; but which flows read the target is known: of the same file, and
-//! of other files whose kmirrors run. So each topic's way is walked, by the rules of each flow on
+//! of other files whose kmirrors run ([`super::neighbours`]). So each topic's way is walked, by the rules of each flow on
 //! it, and a topic that would be taken a second time by the flow that took it first is not taken at all. MirrorMaker lets
 //! its records go round.
 

@@ -73,6 +73,13 @@ impl Origins {
         self.names.len() > before
     }
 
+    /// A flow that runs now, from the target to the source, calls the target so.
+    pub(super) fn heard(&mut self, alias: &Arc<str>, target: &Cluster) {
+        if alias != target.alias() {
+            self.names.insert(alias.clone());
+        }
+    }
+
     /// The aliases under which other files' flows copy from the target to the source.
     pub(super) fn names(&self) -> Arc<[Arc<str>]> {
         self.names.iter().cloned().collect()

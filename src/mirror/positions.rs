@@ -351,7 +351,7 @@ pub async fn execute(
     positions: &FlowPositions,
     moves: &BTreeMap<TopicPartition, Move>,
 ) -> Result<(), String> {
-    let mut lease = Lease::seek(target.seam(), settings, target);
+    let mut lease = Lease::seek(target.seam(), settings, None, target);
     let held = timeout(LEASE_WITHIN, held(&mut lease)).await;
     let done = match held {
         Ok(Ok(grant)) => {

@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::hidden::Hidden;
 use super::partitions::{Partitions, partitions_change};
 use super::registry::Registry;
-use super::round::look_ahead;
+use super::round::{LookAhead, look_ahead};
 use super::task::{End, Flow, Mailbox};
 use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Granted};
 use crate::client::produce::Permit;
 use crate::client::{Error, ErrorCode, Topics as Asked};
-use crate::mirror::FlowSettings;
 use crate::mirror::member::MemberWatch;
+use crate::mirror::neighbours::look;
 use crate::mirror::origins::Origins;
 use crate::mirror::plan::TargetLimits;
 use crate::mirror::start::Phase;
@@ -31,6 +31,7 @@ use crate::mirror::state::{OpenError, PositionStore, StoreOwner, TopicPartition}
 use crate::mirror::takeover;
 use crate::mirror::topics::diff::Selector;
 use crate::mirror::topics::sync::TopicSync;
+use crate::mirror::{FlowSettings, Onward};
 use crate::net::Backoff;
 
 /// Until partitions whose leaders could not be asked are tried again, and until a refresh that failed is repeated.
@@ -61,6 +62,8 @@ pub(super) struct Reign {
     pub(super) unshown: bool,
     /// Whose member we are, where a group says which partitions are ours.
     pub(super) member: Option<Partitions>,
+    /// Flows of other files on the way back; `None` where a group's members copy, of whom nobody knows one.
+    neighbours: Option<Neighbours>,
     store_task: Option<JoinHandle<()>>,
     sync_task: Option<JoinHandle<()>>,
     /// Rounds in a row that left a partition without a start, or refreshes that failed.
@@ -75,6 +78,14 @@ pub(super) struct Beginning {
     pub(super) phase: Phase,
     pub(super) partitions: Option<BTreeSet<TopicPartition>>,
     pub(super) is_stored: bool,
+}
+
+/// Flows of other files that were there when this process began to rule, or came while it did not.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    known: Vec<Onward>,
+    /// Those before this time have seen us, and leave to us what would go round.
+    since_ms: i64,
 }
 
 impl Reign {
@@ -96,10 +107,23 @@ impl Reign {
             warned_of_factor: false,
             unshown: false,
             member: None,
+            neighbours: None,
             store_task: None,
             sync_task: None,
             failures: 0,
         }
+    }
+
+    /// Beside these flows, and those that are found.
+    pub(super) fn among(mut self, neighbours: Neighbours) -> Reign {
+        self.neighbours = Some(neighbours);
+        self
+    }
+
+    /// What the next reign of this process is told of them, when this one ends. One that has not looked tells nothing.
+    pub(super) fn neighbours(&mut self, now_ms: i64) -> Neighbours {
+        let seen = self.neighbours.take();
+        seen.map_or_else(Neighbours::default, |seen| Neighbours { since_ms: now_ms, ..seen })
     }
 
     /// Over those partitions alone that a group gives us, and with its offsets as the positions.
@@ -125,7 +149,9 @@ impl Reign {
         // Remote topics need no memory: they are made while it is read.
         let trouble = watch::Sender::new(None);
         let mut origins = std::mem::take(&mut self.origins);
-        let begin = async { tokio::join!(self.open_store(&trouble), look_ahead(&flow, &mut origins)) };
+        let neighbours = self.neighbours.take();
+        let begin =
+            async { tokio::join!(self.open_store(&trouble), look_around(&flow, &mut origins, neighbours)) };
         let (source, target) = (name(&flow.source), name(&flow.target));
         let what = || {
             let why = because(trouble.borrow().clone(), &[&flow.source, &flow.target]);
@@ -141,6 +167,8 @@ impl Reign {
             Err(end) => return end,
         };
         self.origins = origins;
+        let (ahead, onward) = ahead;
+        self.take_onward(onward);
         self.take_names();
         self.registry.plan(&ahead.planned);
         let mut has_seen_all = ahead.is_whole;
@@ -215,6 +243,14 @@ impl Reign {
         }
     }
 
+    fn take_onward(&mut self, neighbours: Option<Neighbours>) {
+        if let Some(neighbours) = neighbours.as_ref().filter(|neighbours| !neighbours.known.is_empty()) {
+            self.flow.settings = neighbours.beside(&self.flow.settings);
+            self.selector = Selector::new(Arc::clone(&self.flow.settings));
+        }
+        self.neighbours = neighbours;
+    }
+
     fn take_names(&mut self) {
         let (flow, names) = (&mut self.flow, self.origins.names());
         if names == flow.settings.target_names {
@@ -224,7 +260,7 @@ impl Reign {
         let (calls, flow_name) = (names.join(", "), flow.name());
         tracing::info!(target: "kmirror::control", flow = %flow_name, "another file calls {target} {calls}: what its flow has copied to {source} is not copied back");
         if flow.settings.policy.hides_source(source) {
-            tracing::warn!(target: "kmirror::control", flow = %flow_name, "this flow keeps the names of topics, and another file's flow copies from {target} to {source}: a topic that both take would go round without end; give each flow topics of its own");
+            tracing::warn!(target: "kmirror::control", flow = %flow_name, "this flow keeps the names of topics, and another file's flow copies from {target} to {source}: while it runs, a topic that both take is left to the one that began first; give each flow topics of its own");
         }
         flow.settings = Arc::new(FlowSettings { target_names: names, ..(*flow.settings).clone() });
         self.selector = Selector::new(Arc::clone(&flow.settings));
@@ -332,6 +368,32 @@ impl Reign {
             self.positions.insert(partition, position);
         }
     }
+}
+
+impl Neighbours {
+    fn beside(&self, settings: &FlowSettings) -> Arc<FlowSettings> {
+        let onward = settings.onward.iter().chain(&self.known).cloned().collect();
+        Arc::new(FlowSettings { onward, ..settings.clone() })
+    }
+}
+
+/// Sees who copies back before topics are made.
+async fn look_around(
+    flow: &Flow,
+    origins: &mut Origins,
+    neighbours: Option<Neighbours>,
+) -> (LookAhead, Option<Neighbours>) {
+    let Some(mut neighbours) = neighbours else { return (look_ahead(flow, origins).await, None) };
+    if flow.target.view().cluster_id.is_none() {
+        let _ = flow.target.refresh(Asked::Named(Vec::new())).await;
+    }
+    if let Some(target_id) = flow.target.view().cluster_id.as_deref() {
+        let found = look(&flow.settings, &flow.source, target_id, neighbours.since_ms).await;
+        found.iter().for_each(|onward| origins.heard(&onward.flow.source, &flow.target));
+        neighbours.known.extend(found);
+    }
+    let flow = Flow { settings: neighbours.beside(&flow.settings), ..flow.clone() };
+    (look_ahead(&flow, origins).await, Some(neighbours))
 }
 
 async fn fence_mirror_maker(flow: &Flow) -> Result<(), Error> {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::membership::join_and_reign;
 use super::pause::{paused_meanwhile, stand_while_paused};
-use super::reign::Reign;
+use super::reign::{Neighbours, Reign};
 use super::waiting::{because, name, waiting};
 use super::{ControlCommand, ControlEvent, Orders};
 use crate::client::{Cluster, Error, Topics};
@@ -24,7 +24,7 @@ use crate::mirror::state::TopicPartition;
 use crate::mirror::state::records::Position;
 use crate::mirror::status::FlowState;
 use crate::mirror::takeover::{self, Step, WAIT_INTERVAL, WATCH_INTERVAL};
-use crate::mirror::{FlowSettings, OtherShare, Share};
+use crate::mirror::{FlowSettings, Naming, OtherShare, Share};
 use crate::seam::Seam;
 
 /// Events that wait for the flow's owner.
@@ -325,7 +325,9 @@ async fn wait_for_source(flow: &Flow, mailbox: &mut Mailbox) -> Option<End> {
 }
 
 async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
-    let mut lease = Lease::seek(&flow.seam, &flow.settings, &flow.target);
+    let naming = Naming::of(&flow.settings, flow.source.view().cluster_id.as_deref().unwrap_or_default());
+    let mut lease = Lease::seek(&flow.seam, &flow.settings, naming, &flow.target);
+    let mut neighbours = Neighbours::default();
     let end = loop {
         let grant = match stand_by(flow, &mut lease, mailbox).await {
             Ok(grant) => grant,
@@ -336,7 +338,8 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
             break end;
         }
         mailbox.forget();
-        let mut reign = Reign::new(flow.beside(&grant), lease.permit());
+        let mut reign =
+            Reign::new(flow.beside(&grant), lease.permit()).among(std::mem::take(&mut neighbours));
         let outcome = tokio::select! {
             biased;
             reason = lease.lost(&grant) => Outcome::Lost(reason),
@@ -345,6 +348,7 @@ async fn seek_and_reign(flow: &Flow, mailbox: &mut Mailbox) -> End {
             end = reign.rule(mailbox) => Outcome::Ended(end),
         };
         reign.over();
+        neighbours = reign.neighbours(flow.seam.now_ms());
         if let Some(end) = flow.after(outcome).await {
             break end;
         }

@@ -19,7 +19,7 @@ use super::protocol::{Assignment, Claim, PROTOCOL, PROTOCOL_TYPE, choose, group_
 use super::tenure::{Change, Tenure};
 use crate::client::produce::{Grantor, Permit};
 use crate::client::{Cluster, Election, GroupEvent, GroupSettings, Membership, Rejoin};
-use crate::mirror::{FlowSettings, Share};
+use crate::mirror::{FlowSettings, Naming, Share};
 use crate::seam::Seam;
 
 /// Silence after which the coordinator gives a member up, and so the time within which another process takes over. A broker
@@ -84,7 +84,7 @@ pub struct Grant {
 
 impl Lease {
     /// Starts to seek the lease of a flow.
-    pub fn seek(seam: &Seam, settings: &FlowSettings, target: &Cluster) -> Lease {
+    pub fn seek(seam: &Seam, settings: &FlowSettings, naming: Option<Naming>, target: &Cluster) -> Lease {
         let (state_sender, state) = watch::channel(LeaseState::Seeking(None));
         let (trouble_sender, trouble) = watch::channel(None);
         let (leave, left) = oneshot::channel();
@@ -109,6 +109,7 @@ impl Lease {
                 since_ms: seam.now_ms(),
                 name: Arc::from(name),
                 share: Share::of(settings),
+                naming,
             },
             started: Instant::now(),
             tenure: Tenure::new(SESSION_TIMEOUT),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::mirror::Share;
+use crate::mirror::{Naming, Share};
 
 /// The group's protocol type: no consumer group, so nobody takes it for one, and consumers cannot join it.
 pub const PROTOCOL_TYPE: &str = "kmirror";
@@ -38,6 +38,8 @@ pub struct Claim {
     pub name: Arc<str>,
     /// Which of the flow's topics it takes.
     pub share: Share,
+    /// How it names them, for flows on the way back.
+    pub naming: Option<Naming>,
 }
 
 /// What the leader answers a member.
@@ -93,6 +95,7 @@ impl Claim {
         out.put_i64(self.since_ms);
         put_string(&mut out, &self.name);
         self.share.put(&mut out);
+        Naming::put(self.naming.as_ref(), &mut out);
         out.freeze()
     }
 
@@ -108,10 +111,16 @@ impl Claim {
                 since_ms,
                 name,
                 share: Share::get(&mut bytes).unwrap_or(Share::Unknown),
+                naming: Naming::get(&mut bytes),
             })
         };
-        let unread =
-            || Claim { held_since: -1, since_ms: i64::MAX, name: Arc::from("?"), share: Share::Unknown };
+        let unread = || Claim {
+            held_since: -1,
+            since_ms: i64::MAX,
+            name: Arc::from("?"),
+            share: Share::Unknown,
+            naming: None,
+        };
         read(bytes).unwrap_or_else(unread)
     }
 }
@@ -174,8 +183,13 @@ mod tests {
     }
 
     fn member_with(id: &str, held_since: i32, since_ms: i64, topics: &str) -> (Arc<str>, Claim) {
-        let claim =
-            Claim { held_since, since_ms, name: Arc::from(format!("host-{id}")), share: share(topics) };
+        let claim = Claim {
+            held_since,
+            since_ms,
+            name: Arc::from(format!("host-{id}")),
+            share: share(topics),
+            naming: None,
+        };
         (Arc::from(id), claim)
     }
 
@@ -235,7 +249,7 @@ mod tests {
         #[test]
         fn words_are_read_back(held_since: i32, since_ms: i64, name in ".{0,40}", holder in ".{0,40}") {
             let name: Arc<str> = Arc::from(name.as_str());
-            let claim = Claim { held_since, since_ms, name: name.clone(), share: share(&holder) };
+            let claim = Claim { held_since, since_ms, name: name.clone(), share: share(&holder), naming: None };
             prop_assert_eq!(Claim::decode(&claim.encode()), claim);
             let before = vec![(share(&name), Arc::from(holder.as_str())), (Share::Unknown, name.clone())];
             let assignment = Assignment { held_since, holder: Arc::from(holder), holder_name: name, before };
