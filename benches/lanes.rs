@@ -5,6 +5,7 @@
 //! 1 MB at a time between the same two ends, once in the clear and once with TLS on both sides: there the plain relay is
 //! rustls alone. What counts is bytes per CPU-second of the relaying thread
 //! (`/proc/thread-self/schedstat`, so Linux only); the played brokers share the machine's cores. MB are 10^6 bytes.
+//! Last, what a connection costs in memory, in the clear and with TLS: by a process of its own that holds many.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
@@ -39,8 +40,15 @@ const RELAY_BYTES: u64 = 1_500_000_000;
 const FRAME_BYTES: usize = 16 << 20;
 const ALIVE_BYTES_MAX: usize = 4 << 20;
 const IN_FLIGHT_MAX: usize = 5;
+/// The argument that makes this program one that holds connections.
+const HOLD: &str = "--hold";
+const HELD: usize = 500;
 
 fn main() {
+    let mut arguments = std::env::args().skip(1).skip_while(|argument| argument != HOLD);
+    if arguments.next().is_some() {
+        return hold(arguments);
+    }
     walk();
     envelope();
     let keys = Keys::make();
@@ -48,6 +56,7 @@ fn main() {
         println!("\n{over}, MB per CPU-second of its thread (wall MB/s), median of {RUNS}");
         relays(keys);
     }
+    memory(&keys);
 }
 
 fn relays(keys: Option<&Keys>) {
@@ -233,13 +242,17 @@ impl Keys {
         Keys { server: Arc::new(server), client: Arc::new(client), trusted: made.cert.pem() }
     }
 
-    /// As `ssl.*` keys would say it.
     fn security(&self) -> net::Security {
-        let place = Place::Inline(net::Secret::new(self.trusted.as_str()));
-        let trust = Some(Store { kind: StoreKind::Pem, place, password: None });
-        let tls = Tls::new(TlsSettings { trust, ..TlsSettings::default() });
-        net::Security { tls: Some(Arc::new(tls)), sasl: None }
+        trusting(&self.trusted)
     }
+}
+
+/// As `ssl.*` keys would say it.
+fn trusting(pem: &str) -> net::Security {
+    let place = Place::Inline(net::Secret::new(pem));
+    let trust = Some(Store { kind: StoreKind::Pem, place, password: None });
+    let tls = Tls::new(TlsSettings { trust, ..TlsSettings::default() });
+    net::Security { tls: Some(Arc::new(tls)), sasl: None }
 }
 
 /// One end of a connection.
@@ -552,4 +565,74 @@ impl Flow {
             let _ = self.fetch.send(if pause { FetchCommand::Pause } else { FetchCommand::Resume });
         }
     }
+}
+
+/// Prints what one more idle connection takes.
+fn memory(keys: &Keys) {
+    println!("\nresident memory of {HELD} idle connections, KB each");
+    for (over, keys) in [("in the clear", None), ("TLS", Some(keys))] {
+        let [none, all] = [0, HELD].map(|count| resident_bytes(count, keys));
+        println!("{over:>16}: {:>5.1}", all.saturating_sub(none) as f64 / 1e3 / HELD as f64);
+    }
+}
+
+/// Of a process that holds so many, once it has them.
+fn resident_bytes(count: usize, keys: Option<&Keys>) -> u64 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it listens").to_string();
+    let trusted = keys.map_or("", |keys| keys.trusted.as_str());
+    let mut holder = std::process::Command::new(std::env::current_exe().expect("a path"))
+        .args([HOLD, &address, &count.to_string(), trusted])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it is this program");
+    let mut held = Vec::new();
+    for _ in 0..count {
+        let mut stream = accepted(&listener, keys.map(|keys| keys.server.clone()));
+        let request = read_request(&mut *stream, &mut [0; 1024]);
+        let Some((18, version, correlation_id)) = request else { unreachable!("{request:?}") };
+        stream.write_all(&versions(correlation_id, version)).expect("the holder reads");
+        stream.flush().expect("the holder reads");
+        held.push(stream);
+    }
+    let mut ready = [0];
+    holder.stdout.as_mut().expect("it is piped").read_exact(&mut ready).expect("it has them all");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", holder.id())).expect("Linux");
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// Dials, says when all are connected, and holds them until its input ends.
+fn hold(mut arguments: impl Iterator<Item = String>) {
+    let mut next = || arguments.next().unwrap_or_default();
+    let address: SocketAddr = next().parse().expect("an address");
+    let (count, trusted): (usize, String) = (next().parse().expect("a number"), next());
+    let security = if trusted.is_empty() { net::Security::PLAINTEXT } else { trusting(&trusted) };
+    let net = net::Settings { security, ..net::Settings::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut lanes = Vec::new();
+        for _ in 0..count {
+            let (events, mut said) = mpsc::unbounded_channel();
+            let place = HostPort::new(address.ip().to_string(), address.port());
+            let settings = ProduceSettings::default();
+            let lane = spawn_produce_lane(
+                Seam::real(),
+                net.clone(),
+                place,
+                settings,
+                Permit::always(),
+                LaneId(1),
+                events,
+            );
+            let event = said.recv().await;
+            assert!(matches!(event, Some((_, ProduceEvent::Connected { .. }))), "{event:?}");
+            lanes.push((lane, said));
+        }
+        std::io::stdout().write_all(b"!").and_then(|()| std::io::stdout().flush()).expect("it is piped");
+        let _ = std::io::stdin().read(&mut [0]);
+    });
 }
