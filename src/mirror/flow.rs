@@ -137,6 +137,8 @@ struct Owner {
     unconfirmed: BTreeSet<Arc<str>>,
     saving: Option<JoinHandle<Saved>>,
     last_error: Option<String>,
+    /// Why positions were not stored the last time.
+    unsaved: Option<String>,
     lanes: Lanes,
     producers: mpsc::UnboundedReceiver<(i64, i16)>,
     producers_sender: mpsc::UnboundedSender<(i64, i16)>,
@@ -256,6 +258,7 @@ impl Owner {
             unconfirmed: BTreeSet::new(),
             saving: None,
             last_error: None,
+            unsaved: None,
             lanes: Lanes::new(),
             producers,
             producers_sender,
@@ -658,6 +661,7 @@ impl Owner {
         self.saving = None;
         match result {
             Ok(moved) => {
+                self.unsaved = None;
                 self.syncs.memory.stored();
                 for (partition, upstream) in moved {
                     self.saved.insert(partition, upstream);
@@ -670,7 +674,7 @@ impl Owner {
                     return;
                 }
                 tracing::error!(source = %self.settings.source, target = %self.settings.target, "{error}");
-                self.last_error = Some(error.to_string());
+                self.unsaved = Some(error.to_string());
             }
         }
     }

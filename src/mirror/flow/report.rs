@@ -30,7 +30,7 @@ impl Owner {
             topic_acls: self.followed.get(&Followed::Acls).cloned(),
             events: self.engine.events(),
             brokers: self.engine.brokers(),
-            last_error: self.trouble().or_else(|| self.last_error.clone()),
+            last_error: self.trouble().or_else(|| self.unsaved.clone()).or_else(|| self.last_error.clone()),
             translation: TranslationStatus {
                 offset_syncs: self.syncs.status(),
                 groups: self.groups.as_ref().map(Groups::status),
