@@ -109,7 +109,7 @@ enum Effect {
 /// A right: where, on what, which; what makes kmirror need it; and what it says.
 struct Row(Side, &'static str, &'static str, fn(&mut World<'_>) -> Result<()>, Effect, &'static str);
 
-const RUNNING: [Row; 19] = [
+const RUNNING: [Row; 21] = [
     Row(Side::A, "TOPIC mm2-kmirror.", "READ", nothing, Effect::Silent, ""),
     Row(
         Side::A,
@@ -184,6 +184,22 @@ const RUNNING: [Row; 19] = [
         Effect::Named,
         "CONFIGS on the topic is needed",
     ),
+    Row(
+        Side::B,
+        "TOPIC mm2-offsets.A.internal",
+        "WRITE",
+        orders,
+        Effect::Named,
+        "WRITE on the topic is needed",
+    ),
+    Row(
+        Side::B,
+        "TOPIC mm2-kmirror.A.internal",
+        "WRITE",
+        orders,
+        Effect::Named,
+        "WRITE on the topic is needed",
+    ),
     // Needed to look whether records that were sent before a crash have arrived.
     Row(Side::B, "TOPIC A.orders", "READ", orders, Effect::Silent, ""),
 ];
@@ -247,11 +263,8 @@ const AT_START: [Row; 7] = [
     ),
 ];
 
-/// Those of copies are as those of `A.orders`.
-const LIKE_OTHERS: [(&str, &str); 10] = [
-    // Copying goes on, and each flush says so.
-    ("TOPIC mm2-offsets.A.internal", "WRITE"),
-    ("TOPIC mm2-kmirror.A.internal", "WRITE"),
+/// These are of copies, as those of `A.orders` are.
+const LIKE_OTHERS: [(&str, &str); 8] = [
     ("TOPIC A.pay.", "WRITE"),
     ("TOPIC A.pay.", "READ"),
     ("TOPIC A.pay.", "ALTER"),
