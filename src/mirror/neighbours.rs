@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::lease::protocol::{Claim, PROTOCOL_TYPE, group_id};
 use super::onward::Onward;
@@ -22,6 +22,8 @@ use crate::client::{Cluster, Error};
 /// A group that is about to decide shows its members' words afterwards.
 const SETTLES_WITHIN: u32 = 10;
 const SETTLES_AFTER: Duration = Duration::from_millis(300);
+/// A broker that is silent holds up no start for longer.
+const LOOKS_FOR: Duration = Duration::from_secs(5);
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// What a flow tells of its source and of how it names topics.
@@ -106,6 +108,19 @@ impl Naming {
 
 /// Looks who copies back now. `since_ms`: only those that came at that time or later.
 pub(super) async fn look(
+    settings: &FlowSettings,
+    source: &Cluster,
+    target_id: &str,
+    since_ms: i64,
+) -> Vec<Onward> {
+    let looked = timeout(LOOKS_FOR, look_until_settled(settings, source, target_id, since_ms)).await;
+    looked.unwrap_or_else(|_| {
+        tracing::debug!(target: "kmirror::control", cluster = %source.alias(), "a broker does not tell in time who copies to the source");
+        Vec::new()
+    })
+}
+
+async fn look_until_settled(
     settings: &FlowSettings,
     source: &Cluster,
     target_id: &str,
