@@ -67,9 +67,18 @@ fn print_latency_of(bench: &Bench, mirror: Copier, flow: &FlowFile, topic: &str)
 /// or without them.
 pub(crate) fn print_idle(bench: &Bench, alias: &str, with_heartbeats: bool) -> Result<()> {
     let name = alias.to_lowercase();
-    let mut flow = bench.pair.flow(alias).topics(&format!("{name}.*"));
-    if !with_heartbeats {
-        flow = flow.set("emit.heartbeats.enabled", "false");
+    // As a file that says nothing of all this.
+    let heartbeats = with_heartbeats.to_string();
+    let mut flow = bench.pair.flow(alias).topics(&format!("{name}.*")).single_replicas();
+    for (key, value) in [
+        ("emit.heartbeats.enabled", &*heartbeats),
+        (&*format!("B->{alias}.emit.heartbeats.enabled"), &*heartbeats),
+        ("emit.checkpoints.enabled", "true"),
+        ("sync.topic.acls.enabled", "true"),
+        ("refresh.topics.interval.seconds", "600"),
+        ("B.offset.flush.interval.ms", "5000"),
+    ] {
+        flow = flow.set(key, value);
     }
     for number in 0..IDLE_TOPICS {
         let topic = format!("{name}{number}");
@@ -80,8 +89,8 @@ pub(crate) fn print_idle(bench: &Bench, alias: &str, with_heartbeats: bool) -> R
     for number in 0..IDLE_TOPICS {
         bench.pair.wait_equal(&flow, &format!("{name}{number}"), Isolation::ReadUncommitted, TIMEOUT)?;
     }
-    // What the start has left to do is no part of it.
-    std::thread::sleep(IDLE / 2);
+    // What the start has left to do is no part of it, nor is the time until the fetches wait longer for data.
+    std::thread::sleep(IDLE * 2);
     let before = kmirror.usage()?;
     std::thread::sleep(IDLE);
     let after = kmirror.usage()?;
