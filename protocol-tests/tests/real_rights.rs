@@ -109,8 +109,9 @@ enum Effect {
 /// A right: where, on what, which; what makes kmirror need it; and what it says.
 struct Row(Side, &'static str, &'static str, fn(&mut World<'_>) -> Result<()>, Effect, &'static str);
 
-const RUNNING: [Row; 21] = [
+const RUNNING: [Row; 22] = [
     Row(Side::A, "TOPIC mm2-kmirror.", "READ", nothing, Effect::Silent, ""),
+    Row(Side::A, "GROUP kmirror-", "DESCRIBE", nothing, Effect::Silent, ""),
     Row(
         Side::A,
         "CLUSTER kafka-cluster",

@@ -49,11 +49,11 @@ pub use fields::FieldError;
 pub use filter::{MatchGivenUp, PatternError, PatternList};
 pub use name_format::{NameFormat, Parsed};
 pub use neighbours::Naming;
-pub use onward::{Onward, comes_back};
+pub use onward::{Onward, selects};
 pub use partitioning::{Choice, Gathering, Partitioning, WantedPartitioning};
 pub use policy::{
     Compat, KMIRROR_TOPICS, PolicyKind, ReplicationPolicy, Selection, configs_topic, kmirror_topic,
-    offsets_topic, selects,
+    offsets_topic,
 };
 pub use principals::PrincipalMap;
 pub use rename::Rename;

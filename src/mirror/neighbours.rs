@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, BytesMut};
 use tokio::time::{sleep, timeout};
 
-use super::lease::protocol::{Claim, PROTOCOL_TYPE, group_id};
+use super::lease::protocol::{Claim, GROUP_PREFIX, PROTOCOL_TYPE, group_id};
 use super::onward::Onward;
 use super::{FlowSettings, NameFormat, PatternList, PolicyKind, ReplicationPolicy, Share};
 use crate::client::{Cluster, Error};
@@ -167,7 +167,7 @@ async fn look_once(
 
 /// The aliases in a lease's name.
 fn aliases(group: &str) -> Option<(&str, &str)> {
-    let (from, to) = group.strip_prefix("kmirror-")?.split_once("->")?;
+    let (from, to) = group.strip_prefix(GROUP_PREFIX)?.split_once("->")?;
     (group_id(from, to) == group).then_some((from, to))
 }
 
@@ -193,7 +193,7 @@ fn onward(settings: &FlowSettings, from: &str, to: &str, claim: &Claim, target_i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mirror::comes_back;
+    use crate::mirror::onward::comes_back;
 
     fn flow(source: &str, target: &str, kind: PolicyKind) -> FlowSettings {
         let policy = ReplicationPolicy { kind, ..ReplicationPolicy::default() };

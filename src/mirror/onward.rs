@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::FlowSettings;
-use super::policy::takes;
+use super::policy::{Selection, selects_alone};
 
 /// Names on one topic's way; a walk that grows longer makes names of its own, which is a circle as well, but not this topic's.
 const NAMES_MAX: usize = 256;
@@ -40,9 +40,22 @@ impl Onward {
     }
 }
 
+/// Decides whether a flow takes a topic of its source.
+pub fn selects(settings: &FlowSettings, topic: &str) -> Selection {
+    let selection = selects_alone(settings, topic);
+    match comes_back(settings, topic).filter(|_| selection.is_replicated()) {
+        Some(onward) => Selection::ComesBack { by: onward.name.clone() },
+        None => selection,
+    }
+}
+
+fn takes(settings: &FlowSettings, topic: &str) -> bool {
+    selects_alone(settings, topic).is_replicated()
+}
+
 /// The flow that would bring `topic` back to the source of the flow that takes it; `None` when it does not come back, or
 /// as something that is not taken.
-pub fn comes_back<'a>(settings: &'a FlowSettings, topic: &str) -> Option<&'a Onward> {
+pub(super) fn comes_back<'a>(settings: &'a FlowSettings, topic: &str) -> Option<&'a Onward> {
     if settings.onward.is_empty() {
         return None;
     }
@@ -66,7 +79,7 @@ pub fn comes_back<'a>(settings: &'a FlowSettings, topic: &str) -> Option<&'a Onw
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mirror::{NameFormat, PatternList, PolicyKind, ReplicationPolicy, Selection, selects};
+    use crate::mirror::{NameFormat, PatternList, PolicyKind, ReplicationPolicy};
 
     fn flow(source: &str, target: &str, kind: PolicyKind, topics: &str, exclude: &str) -> FlowSettings {
         FlowSettings {

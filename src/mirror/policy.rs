@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use super::onward::comes_back;
 use super::{FlowSettings, NameFormat, Rename, TopicRewrites};
 
 const HEARTBEATS_TOPIC: &str = "heartbeats";
@@ -121,21 +120,8 @@ impl Selection {
     }
 }
 
-/// Decides whether a flow takes a topic of its source.
-pub fn selects(settings: &FlowSettings, topic: &str) -> Selection {
-    let selection = selects_alone(settings, topic);
-    match comes_back(settings, topic).filter(|_| selection.is_replicated()) {
-        Some(onward) => Selection::ComesBack { by: onward.name.clone() },
-        None => selection,
-    }
-}
-
-/// Whether a flow takes a topic, wherever it goes from there.
-pub(super) fn takes(settings: &FlowSettings, topic: &str) -> bool {
-    selects_alone(settings, topic).is_replicated()
-}
-
-fn selects_alone(settings: &FlowSettings, topic: &str) -> Selection {
+/// Decides whether a flow takes a topic of its source, wherever it goes from there.
+pub(super) fn selects_alone(settings: &FlowSettings, topic: &str) -> Selection {
     let policy = &settings.policy;
     if policy.is_internal_topic(topic) {
         return Selection::Internal;
@@ -450,12 +436,12 @@ mod tests {
             (&long, Selection::NameTooLong { remote_topic: format!("A.{long}") }),
             (&"a".repeat(60), Selection::MatchGivenUp),
         ] {
-            assert_eq!(selects(&flow, topic), selection, "{topic}");
+            assert_eq!(selects_alone(&flow, topic), selection, "{topic}");
             let taken = matches!(selection, Selection::Replicated | Selection::Heartbeats);
             assert_eq!(selection.is_replicated(), taken);
         }
         flow.heartbeats_replication = false;
-        assert_eq!(selects(&flow, "heartbeats"), Selection::NotMatched);
+        assert_eq!(selects_alone(&flow, "heartbeats"), Selection::NotMatched);
     }
 
     /// A ring of three, and what each hop takes of it; under a format without the source nothing protects.

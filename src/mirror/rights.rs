@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lease::group_id;
+use super::lease::{GROUP_PREFIX, group_id};
 use super::mm2::settings::{HeartbeatSettings, OffsetSyncsLocation};
 use super::{FlowSettings, KMIRROR_TOPICS, PatternList, ReplicationPolicy, kmirror_topic};
 
@@ -135,6 +135,9 @@ impl List {
         let resource = Resource::Topic(Name::Prefixed(KMIRROR_TOPICS.to_owned()));
         let why = "optional: loops over files that name the clusters differently are seen";
         self.add(Side::Source, resource, &[Read], why);
+        // And those of them that run (`mirror::neighbours`).
+        let resource = Resource::Group(Name::Prefixed(GROUP_PREFIX.to_owned()));
+        self.add(Side::Source, resource, &[Describe], why);
     }
 
     fn of_target(&mut self, settings: &FlowSettings) {
@@ -385,6 +388,7 @@ mod tests {
                 "Source topic orders: Read DescribeConfigs",
                 "Source topic pay…: Read DescribeConfigs",
                 "Source topic mm2-kmirror.…: Read",
+                "Source group kmirror-…: Describe",
                 "Target topic A.orders: Read Write Create Alter AlterConfigs",
                 "Target topic A.pay…: Read Write Create Alter AlterConfigs",
                 "Target topic mm2-offsets.A.internal: Read Write Create",

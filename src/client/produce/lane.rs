@@ -38,7 +38,8 @@ pub struct ProduceLane {
     pub task: JoinHandle<()>,
 }
 
-/// Starts a lane to the broker at `broker`; it dials at once, and writes while `permit` holds. What is taken in meanwhile waits.
+/// Starts a lane to the broker at `broker`; it dials at once. It writes while `permit` holds; what is taken in when it does not
+/// waits.
 pub fn spawn_produce_lane(
     seam: Seam,
     net: net::Settings,

@@ -60,11 +60,12 @@ impl Reign {
             // What may be seen again is in the next answer about all topics.
             self.flow.source.request_refresh();
         }
-        self.hidden = Hidden { missed, asked_at: Some(now), found: hidden.clone() };
         let source = &self.flow.settings.source;
-        self.registry.hide(hidden, |topic| {
+        let events = self.registry.hide(&self.hidden.found, &hidden, |topic| {
             format!("{source} does not let us see topic {topic}; READ on the topic is needed (kmirror acls prints all)")
-        })
+        });
+        self.hidden = Hidden { missed, asked_at: Some(now), found: hidden };
+        events
     }
 
     /// Topics that are to be copied and that the source does not list.

@@ -23,8 +23,6 @@ const GONE: &str = "it is no longer there at the source";
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     topics: BTreeMap<Arc<str>, Entry>,
-    /// Topics that the source does not let us see.
-    hidden: BTreeSet<Arc<str>>,
 }
 
 /// One selected topic.
@@ -108,32 +106,32 @@ impl Registry {
         }
     }
 
-    /// These topics the source does not let us see; `why` says so of one. What was copied of them stands still until they
-    /// are seen again.
+    /// These topics the source does not let us see, and `before` these; `why` says so of one. What was copied of them stands
+    /// still until they are seen again.
     pub(super) fn hide(
         &mut self,
-        hidden: BTreeSet<Arc<str>>,
+        before: &BTreeSet<Arc<str>>,
+        hidden: &BTreeSet<Arc<str>>,
         why: impl Fn(&str) -> String,
     ) -> Vec<ControlEvent> {
         let mut events = Vec::new();
-        for topic in &hidden {
+        for topic in hidden {
             let reason = why(topic);
             if let Some(entry) = self.topics.remove(topic) {
                 let (topic, planned, reason) = (topic.clone(), entry.planned, reason.clone());
                 events.push(ControlEvent::TopicGone { topic, planned, reason });
             }
-            if !self.hidden.contains(topic) {
+            if !before.contains(topic) {
                 events.push(ControlEvent::TopicFailed { topic: topic.clone(), reason, retry_ms: None });
             }
         }
-        for topic in self.hidden.difference(&hidden) {
+        for topic in before.difference(hidden) {
             events.push(ControlEvent::TopicGone {
                 topic: topic.clone(),
                 planned: None,
                 reason: GONE.to_owned(),
             });
         }
-        self.hidden = hidden;
         events
     }
 
@@ -342,8 +340,9 @@ mod tests {
         let mut registry = Registry::default();
         let both = diff(&[("t", view(1, 2), Action::Keep(view(9, 2)))]);
         registry.observe(&both, seconds(0));
+        let mut before = BTreeSet::new();
         let mut hide = |names: &[&str]| -> Vec<String> {
-            let names = names.iter().map(|&name| Arc::from(name)).collect();
+            let names: BTreeSet<Arc<str>> = names.iter().map(|&name| Arc::from(name)).collect();
             let shown = |event| match event {
                 ControlEvent::TopicGone { topic, planned, reason } => {
                     format!(
@@ -354,7 +353,9 @@ mod tests {
                 ControlEvent::TopicFailed { topic, reason, .. } => format!("{topic} failed: {reason}"),
                 other => panic!("{other:?}"),
             };
-            registry.hide(names, |topic| format!("READ on {topic}")).into_iter().map(shown).collect()
+            let events = registry.hide(&before, &names, |topic| format!("READ on {topic}"));
+            before = names;
+            events.into_iter().map(shown).collect()
         };
         assert_eq!(
             hide(&["new", "t"]),

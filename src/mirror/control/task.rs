@@ -1,8 +1,8 @@
 //! The life of a flow's control task: wait for MirrorMaker to be gone, hold the lease, rule while it lasts.
 //!
 //! Four things can end a reign at any moment, so they stand beside it in one `select!`, the most urgent first: the lease
-//! is lost, a MirrorMaker appears, its connector is paused, the owner says stop. Whatever the reign is doing then is dropped where it waits; both
-//! clusters are asked again before anything else is done, so nothing is lost by that.
+//! is lost, a MirrorMaker appears, its connector is paused, the owner says stop. Whatever the reign is doing then is dropped
+//! where it waits; both clusters are asked again before anything else is done, so nothing is lost by that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

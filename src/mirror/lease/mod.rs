@@ -8,4 +8,4 @@ pub mod protocol;
 pub mod tenure;
 
 pub use holder::{Grant, Lease, LeaseState, LeaseWatch, SESSION_TIMEOUT};
-pub use protocol::group_id;
+pub use protocol::{GROUP_PREFIX, group_id};

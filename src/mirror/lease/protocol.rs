@@ -22,9 +22,12 @@ pub const PROTOCOL: &str = "lease";
 const VERSION: i16 = 0;
 const NAME_BYTES_MAX: usize = 255;
 
+/// How the names of all leases' groups begin.
+pub const GROUP_PREFIX: &str = "kmirror-";
+
 /// The group that carries a flow's lease, on the flow's target.
 pub fn group_id(source: &str, target: &str) -> String {
-    format!("kmirror-{source}->{target}")
+    format!("{GROUP_PREFIX}{source}->{target}")
 }
 
 /// What a member says of itself when it joins.
